@@ -1,0 +1,88 @@
+"""
+Who asked for what and how it ended, written as far as ``DJANGO_LOGIC["AUDIT"]`` says.
+
+A move's entry is a row of the move itself. Every other outcome is written afterwards, in the caller's transaction
+where one is open: when that rolls back, the entry goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.apps import apps
+from django.db import connections
+from django.utils import timezone
+
+from django_logic import conf, extension, hooks, signals
+from django_logic.call import Call, storable
+from django_logic.exceptions import TransitionNotAllowed
+from django_logic.extension import SEQUENCE, Row
+from django_logic.moves import Move, history_values, plan
+from django_logic.states import as_text
+from django_logic.subject import state_of
+
+__all__ = ["connect"]
+
+
+def connect() -> None:
+    """
+    Listen to the engine, and add an entry to every move.
+    """
+    extension.register_contributor(entry_of_move)
+    signals.transition_finished.connect(write_finished, dispatch_uid="django_logic.audit")
+    signals.transition_failed.connect(write_failed, dispatch_uid="django_logic.audit")
+    signals.transition_refused.connect(write_refused, dispatch_uid="django_logic.audit")
+
+
+def entry_of_move(move: Move) -> Iterator[Row]:
+    """
+    Contribute the entry of a success move; how a failed one ended is told once, by `write_failed`.
+    """
+    if conf.audit_level() == "all" and move.is_success:
+        values = {**history_values(move), "sequence": SEQUENCE, "outcome": "moved", "code": "", "detail": ""}
+        yield Row(model=apps.get_model("django_logic", "AuditEntry"), values=values)
+
+
+def write_finished(call: Call, moved: bool, move: Move | None, **_signal: Any) -> None:
+    """
+    Write a duplicate or an action.
+    """
+    if move is None and conf.audit_level() == "all":
+        write(call, "done" if moved else "duplicate", "" if moved else "duplicate", "")
+
+
+def write_failed(call: Call, exception: Exception, move: Move | None, **_signal: Any) -> None:
+    """
+    Write a failure.
+    """
+    if conf.audit_level() != "off":
+        write(call, "failed", "", f"{type(exception).__name__}: {exception}", to_state=move.new if move else None)
+
+
+def write_refused(call: Call, exception: TransitionNotAllowed, **_signal: Any) -> None:
+    """
+    Write a refusal with its code.
+    """
+    if conf.audit_level() != "off":
+        write(call, "refused", str(exception.reason or ""), str(exception), to_state=exception.target)
+
+
+def write(call: Call, outcome: str, code: str, detail: str, *, to_state: Any = None) -> None:
+    """
+    Insert one entry; a broken transaction of the caller can't take it any more, which is logged.
+    """
+    if connections[call.alias].needs_rollback:
+        hooks.logger.warning("%s of %s: no audit entry, the transaction is broken", call.label, call.subject)
+        return
+    state = state_of(call.column, call.instance)
+    shown = plan(call, state, to_state, action=call.action or f"to_{call.target}")
+    values = {**history_values(shown), "occurred_at": timezone.now(), "to_state": as_text(to_state)}
+    entries = apps.get_model("django_logic", "AuditEntry")
+
+    def insert() -> None:
+        entries.objects.using(call.alias).bulk_create(
+            [entries(**values, outcome=outcome, code=code, detail=storable(detail)[:10_000])]
+        )
+
+    hooks.run_apart(call, "audit", insert)

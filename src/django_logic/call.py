@@ -1,0 +1,223 @@
+"""
+One invocation, frozen: who asks what of which object, and the ids that chain calls together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import models
+
+from django_logic.states import plain
+from django_logic.subject import Column, alias_of, describe
+from django_logic.tree import Tree
+
+__all__ = ["Call", "Lineage", "hook_keywords", "lineage", "make_call", "open_calls", "running_within"]
+
+#: Names hooks receive that a caller can't set.
+ENGINE_NAMES = ("state", "exception", "context", "request")
+
+#: Names the engine hands to hooks; a hook that passes its keywords on chains its ids this way.
+LINEAGE_NAMES = ("transition_id", "tr_id", "root_id", "parent_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """
+    Hold the ids a call passes to the calls its hooks make.
+    """
+
+    root_id: UUID
+    transition_id: UUID
+
+
+lineage: ContextVar[Lineage | None] = ContextVar("django_logic_lineage", default=None)
+
+#: The rows this context holds at the moment; a hook that moves one of them again is refused.
+open_calls: ContextVar[frozenset[Any]] = ContextVar("django_logic_open_calls", default=frozenset())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """
+    Hold one invocation of a process on one object.
+
+    ``action`` is None for a call by target, ``target`` is None for a call by action.
+    """
+
+    column: Column
+    tree: Tree
+    instance: models.Model
+    alias: str
+    action: str | None
+    target: Any
+    by_target: bool
+    user: Any
+    actor: Any
+    actor_id: str
+    actor_label: str
+    reason: str
+    expected_version: int | None
+    keywords: Mapping[str, Any]
+    transition_id: UUID
+    root_id: UUID
+    parent_id: UUID | None
+    context: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """
+        Return how messages name what was asked for.
+        """
+        asked = f"transition_to({self.target!r})" if self.by_target else self.action
+        return f"{self.tree.root.__name__}.{asked}"
+
+    @property
+    def subject(self) -> str:
+        """
+        Return how messages name the object.
+        """
+        return describe(self.column, self.instance)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """
+        Return what a lock in this process is about.
+        """
+        owner = self.column.owner
+        return self.alias, owner, getattr(self.instance, owner._meta.pk.attname), self.column.field.name
+
+
+def make_call(
+    *,
+    column: Column,
+    tree: Tree,
+    instance: models.Model,
+    keywords: dict[str, Any],
+    action: str | None = None,
+    target: Any = None,
+) -> Call:
+    """
+    Read a caller's keywords into a Call; takes ownership of the dict.
+
+    Raises: TypeError for a keyword that belongs to the engine, or an actor or version of the wrong type.
+    """
+    name = action if action is not None else "transition_to"
+    refuse_engine_names(f"{tree.root.__name__}.{name}", keywords)
+    user, actor = keywords.pop("user", None), keywords.pop("actor", None)
+    if user is None and is_user(actor):
+        user = actor
+    actor_id, actor_label = identify(actor if actor is not None else user)
+    given = {key: keywords.pop(key, None) for key in LINEAGE_NAMES}
+    ambient = lineage.get()
+    transition_id = uuid4()
+    parent_id = given["transition_id"] or given["tr_id"] or (ambient.transition_id if ambient else None)
+    return Call(
+        column=column,
+        tree=tree,
+        instance=instance,
+        alias=alias_of(instance),
+        action=action,
+        target=plain(target),
+        by_target=action is None,
+        user=user,
+        actor=actor if actor is not None else user,
+        actor_id=actor_id,
+        actor_label=actor_label,
+        reason=storable(keywords.pop("reason", "")),
+        expected_version=read_version(name, keywords.pop("expected_version", None)),
+        keywords=keywords,
+        transition_id=transition_id,
+        root_id=given["root_id"] or (ambient.root_id if ambient else transition_id),
+        parent_id=parent_id,
+        context={},
+    )
+
+
+def refuse_engine_names(label: str, keywords: Mapping[str, Any]) -> None:
+    """
+    Refuse keywords that would shadow what the engine passes to hooks.
+    """
+    for name in ENGINE_NAMES:
+        if name in keywords:
+            mend = "Pass user=request.user and what else the hooks need" if name == "request" else "Use another keyword"
+            raise TypeError(f"{label}() takes no {name}=: hooks never get a caller's {name}. {mend}.")
+
+
+def is_user(actor: Any) -> bool:
+    """
+    Tell a user object from a name.
+    """
+    return hasattr(actor, "is_authenticated")
+
+
+def identify(actor: Any) -> tuple[str, str]:
+    """
+    Return the id and the label history keeps of whoever asked.
+
+    Raises: TypeError for something that is neither a user nor text.
+    """
+    if actor is None:
+        return "", ""
+    if isinstance(actor, str):
+        return "", storable(actor)[:255]
+    if not is_user(actor):
+        raise TypeError(f"actor= takes a user object or a short text; found {type(actor).__name__}.")
+    key = getattr(actor, "pk", None)
+    username = actor.get_username() if hasattr(actor, "get_username") else ""
+    return "" if key is None else str(key), storable(username or actor)[:255]
+
+
+def read_version(name: str, version: Any) -> int | None:
+    """
+    Return the version a caller expects.
+
+    Raises: TypeError when it is no whole number.
+    """
+    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+        raise TypeError(f"{name}: expected_version= takes a whole number; found {version!r}.")
+    return version
+
+
+def storable(value: Any) -> str:
+    """
+    Return text every database can store: NUL and lone surrogates are replaced.
+    """
+    text = "" if value is None else str(value)
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def hook_keywords(call: Call) -> dict[str, Any]:
+    """
+    Return what every hook of a call receives beside the instance.
+    """
+    return {
+        **call.keywords,
+        "user": call.user,
+        "actor": call.actor,
+        "reason": call.reason,
+        "transition_id": call.transition_id,
+        "tr_id": call.transition_id,
+        "root_id": call.root_id,
+        "parent_id": call.parent_id,
+        "context": call.context,
+    }
+
+
+@contextmanager
+def running_within(call: Call) -> Iterator[None]:
+    """
+    Make calls from within this block children of this one.
+    """
+    token = lineage.set(Lineage(root_id=call.root_id, transition_id=call.transition_id))
+    try:
+        yield
+    finally:
+        lineage.reset(token)

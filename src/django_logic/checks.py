@@ -1,0 +1,149 @@
+"""
+System checks: what can be wrong between settings, processes and models, found before it hurts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.core import checks as django_checks
+
+from django_logic import conf
+from django_logic.binding import ModelProcessBinding, ProcessManager
+from django_logic.constraints import TransitionConstraint
+from django_logic.rules import signature_offenders
+from django_logic.states import nearest
+from django_logic.tree import dotted, tree_of
+
+__all__ = ["register"]
+
+TAG = "django_logic"
+
+
+def register() -> None:
+    """
+    Register every check under the tag ``django_logic``.
+    """
+    for check in (check_settings, check_bindings):
+        django_checks.register(check, TAG)
+
+
+def check_settings(**_keywords: Any) -> list[django_checks.CheckMessage]:
+    """
+    Warn of settings nobody reads.
+    """
+    return [
+        django_checks.Warning(
+            f"settings.DJANGO_LOGIC[{key!r}] is read by nothing.{nearest(key, conf.DEFAULTS)}",
+            hint="Correct or remove it.",
+            id="django_logic.W004",
+        )
+        for key in conf.unknown_keys()
+    ]
+
+
+def check_bindings(**_keywords: Any) -> list[django_checks.CheckMessage]:
+    """
+    Check every bound process against its model.
+    """
+    found: list[django_checks.CheckMessage] = []
+    for binding in ProcessManager.bindings:
+        found += signatures(binding)
+        found += states(binding)
+        found += constraint(binding)
+    return found
+
+
+def signatures(binding: ModelProcessBinding) -> Iterator[django_checks.CheckMessage]:
+    """
+    Warn of hooks that can't take the instance.
+    """
+    for offender in signature_offenders(binding.process_class):
+        yield django_checks.Warning(offender, obj=binding.model, id="django_logic.W001")
+
+
+def states(binding: ModelProcessBinding) -> Iterator[django_checks.CheckMessage]:
+    """
+    Report declared states the column can't hold.
+    """
+    field = binding.model._meta.get_field(binding.state_field)
+    choices = {value for value, _label in getattr(field, "flatchoices", ())}
+    longest = getattr(field, "max_length", None)
+    for state in sorted(tree_of(binding.process_class).states, key=str):
+        complaint = ""
+        if choices and state not in choices:
+            complaint = f"is not among the field's choices.{nearest(state, choices)}"
+        elif longest is not None and len(str(state)) > longest:
+            complaint = f"is longer than the column's {longest} characters."
+        elif not fits(field, state):
+            complaint = f"can't be stored in a {type(field).__name__}."
+        if complaint:
+            yield django_checks.Error(
+                f"{dotted(binding.process_class)}: the state {state!r} {complaint}",
+                hint=f"Correct the declaration or {binding.model._meta.label}.{binding.state_field}.",
+                obj=binding.model,
+                id="django_logic.E004",
+            )
+
+
+def fits(field: Any, state: Any) -> bool:
+    """
+    Tell whether a field stores this very value, not another one it would be turned into.
+    """
+    if state is None:
+        return bool(field.null)
+    try:
+        return bool(field.to_python(state) == state)
+    except Exception:  # to_python refuses in its own words, and custom fields in any
+        return False
+
+
+def constraint(binding: ModelProcessBinding) -> Iterator[django_checks.CheckMessage]:
+    """
+    Compare what the database enforces with what the process declares.
+    """
+    field = binding.model._meta.get_field(binding.state_field)
+    owner = field.model._meta.concrete_model
+    declared = tree_of(binding.process_class).edges
+    found = [
+        entry for entry in owner._meta.constraints if isinstance(entry, TransitionConstraint) and entry.field == field.name
+    ]
+    where = f"{owner._meta.label}.{field.name}"
+    if not found:
+        yield django_checks.Warning(
+            f"{where}: the database does not enforce the moves of {dotted(binding.process_class)}.",
+            hint=f"Add to {owner._meta.object_name}.Meta.constraints:\n{entry_to_paste(owner, field.name, declared)}",
+            obj=binding.model,
+            id="django_logic.W005",
+        )
+    for entry in found:
+        missing, surplus = declared - moves_of(entry), moves_of(entry) - declared
+        if missing or surplus:
+            told = [f"lacks {start!r} → {end!r}" for start, end in sorted(missing, key=str)]
+            told += [f"allows {start!r} → {end!r}" for start, end in sorted(surplus, key=str)]
+            yield django_checks.Error(
+                f"{where}: the constraint {entry.name!r} differs from {dotted(binding.process_class)}: {'; '.join(told)}.",
+                hint=f"Make it read:\n{entry_to_paste(owner, field.name, declared)}",
+                obj=binding.model,
+                id="django_logic.E005",
+            )
+
+
+def moves_of(entry: TransitionConstraint) -> frozenset[tuple[Any, Any]]:
+    """
+    Return the moves a constraint allows; staying put is none.
+    """
+    return frozenset((start, end) for start, end in entry.edges if start != end)
+
+
+def entry_to_paste(owner: Any, field: str, edges: frozenset[tuple[Any, Any]]) -> str:
+    """
+    Write the constraint as source text.
+    """
+    rows: dict[Any, list[Any]] = {}
+    for start, end in sorted(edges, key=str):
+        rows.setdefault(start, []).append(end)
+    table = "".join(f"        {start!r}: {ends!r},\n" for start, ends in rows.items())
+    name = f"{owner._meta.model_name}_{field}_moves"
+    return f'TransitionConstraint(\n    field="{field}",\n    table={{\n{table}    }},\n    name="{name}",\n),'

@@ -1,0 +1,224 @@
+"""
+The life of one synchronous call: gate, prepare, lock, judge, work, write, commit, callbacks.
+
+`perform` tells it top to bottom; its steps are siblings that share a `Run`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connections, transaction
+
+from django_logic import hooks, judge, locks, signals, writer
+from django_logic.call import Call, make_call, open_calls, running_within
+from django_logic.exceptions import TransitionNotAllowed
+from django_logic.run import Run, announce, lock_of, raise_if_blocked, reads_whole, version_of
+from django_logic.subject import is_loaded, remember_state, state_of
+from django_logic.tree import Candidate
+from django_logic.work import work, write
+
+__all__ = ["perform"]
+
+
+def perform(call: Call) -> bool:
+    """
+    Run a call; return True when it moved the object or did its work, False for a duplicate.
+
+    Transaction: opens its own or a savepoint in the caller's; callbacks run after the outermost commit.
+    Raises: TransitionNotAllowed for a refusal, and whatever a guard or side effect raises.
+    """
+    run = Run(call)
+    announce(signals.transition_started, call)
+    try:
+        if not go_fast(run):
+            prepare(run)
+            go_locked(run)
+    except Exception as error:
+        end_badly(run, error)
+        raise
+    if run.hook_error is not None:  # failed_state is committed; the error still belongs to the caller
+        end_badly(run, run.hook_error)
+        raise run.hook_error
+    if run.is_duplicate:
+        if run.prepared is not None:
+            compensate(run, judge.duplicate_error(call, state_of(call.column, call.instance)))
+        announce(signals.transition_finished, call, moved=False, move=None)
+        return False
+    announce(signals.transition_finished, call, moved=True, move=run.move)
+    follow_after_commit(run)
+    return True
+
+
+def go_fast(run: Run) -> bool:
+    """
+    Try the move as one conditional statement on the state in memory; False leaves it to the locked path.
+
+    Only for moves with nothing to do under the lock, outside the caller's transaction: there a lost race on the
+    sequence would spoil his work.
+    """
+    call = run.call
+    candidate = fast_candidate(call)
+    if candidate is None:
+        return False
+    state = state_of(call.column, call.instance)
+    run.chosen = candidate
+    try:
+        with locks.translated(call):
+            run.move = write(call, candidate, state)
+    except (writer.MoveLost, writer.SequenceTaken):
+        run.chosen = None
+        return False
+    return True
+
+
+def fast_candidate(call: Call) -> Candidate | None:
+    """
+    Return the one declaration that may take the fast path, None when there is none.
+    """
+    named = judge.candidates_of(call)
+    if not named or call.tree.has_background or call.expected_version is not None:
+        return None
+    if any(needs_lock(candidate) for candidate in named) or lock_of(call) != "row":
+        return None
+    if not is_loaded(call.column, call.instance) or call.instance._state.adding or call.column.listens():
+        return None
+    connection = connections[call.alias]
+    if connection.in_atomic_block or not connection.get_autocommit() or call.key in open_calls.get():
+        return None
+    state = state_of(call.column, call.instance)
+    speaking = [candidate for candidate in named if state in candidate.sources]
+    return speaking[0] if len(speaking) == 1 else None
+
+
+def needs_lock(candidate: Candidate) -> bool:
+    """
+    Tell whether a declaration has anything to do while the row is held.
+    """
+    transition = candidate.transition
+    return candidate.has_work or transition.is_action or transition.failed_state is not None
+
+
+def prepare(run: Run) -> None:
+    """
+    Run ``prepare`` hooks of a call that would be fit now: no lock is held and no transaction of ours is open.
+    """
+    call = run.call
+    kind = lock_of(call)
+    if kind != "none":
+        raise_if_blocked(call)
+    if not any(candidate.transition.prepare for candidate in judge.candidates_of(call)):
+        return
+    state = locks.read(call, "none", whole=reads_whole(call))
+    remember_state(call.column, call.instance, state)
+    verdict = judge.examine(call, state, lambda: version_of(call))
+    if verdict.candidate is None or not verdict.candidate.transition.prepare:
+        return  # the locked path says why, on what it reads then
+    run.prepared = verdict.candidate
+    try:
+        hooks.run_side_effects(call, verdict.candidate.transition.prepare)
+    except Exception as error:
+        run.hook_error = error
+        raise
+
+
+def go_locked(run: Run) -> None:
+    """
+    Lock and read the row, judge what was read, do the work and write; everything or nothing.
+    """
+    call = run.call
+    kind = lock_of(call)
+    try:
+        with locks.translated(call), locks.hold(call, kind):
+            run.state = (locks.read(call, kind, whole=reads_whole(call)),)
+            remember_state(call.column, call.instance, run.state[0])
+            if kind != "none":
+                raise_if_blocked(call)
+            choose(run, run.state[0])
+            if run.chosen is not None:
+                work(run, run.chosen, run.state[0], kind)
+    except writer.MoveLost:
+        state = locks.read(call, "none", whole=False)
+        remember_state(call.column, call.instance, state)
+        raise judge.lost_error(call, state) from None
+    except BaseException:
+        for state in run.state:
+            remember_state(call.column, call.instance, state)
+        raise
+
+
+def choose(run: Run, state: Any) -> None:
+    """
+    Judge the call on the state that was read; a duplicate leaves nothing chosen.
+    """
+    call = run.call
+    verdict = judge.examine(call, state, lambda: version_of(call))
+    if verdict.reasons:
+        raise judge.refuse(call, state, verdict.reasons)
+    run.is_duplicate = verdict.is_duplicate
+    if verdict.candidate is None:
+        return
+    if verdict.candidate.transition.prepare and verdict.candidate is not run.prepared:
+        # The object moved between the pre-check and the lock: what this way on prepares never ran.
+        raise judge.lost_error(call, state)
+    run.chosen = verdict.candidate
+
+
+def end_badly(run: Run, error: Exception) -> None:
+    """
+    Compensate and tell, after a failure or a refusal; the caller gets the error afterwards.
+    """
+    is_refusal = isinstance(error, TransitionNotAllowed) and error is not run.hook_error
+    if run.chosen is not None and (not is_refusal or run.chosen.transition.side_effects):
+        hooks.run_callbacks(run.call, run.chosen.transition.failure_callbacks, exception=error)
+    else:
+        compensate(run, error)
+    signal = signals.transition_refused if is_refusal else signals.transition_failed
+    extra = {} if is_refusal else {"move": run.move}
+    announce(signal, run.call, exception=error, **extra)
+
+
+def compensate(run: Run, error: Exception) -> None:
+    """
+    Let failure callbacks take back what ``prepare`` did for a call that then did not happen.
+    """
+    if run.prepared is not None:
+        hooks.run_callbacks(run.call, run.prepared.transition.failure_callbacks, exception=error)
+
+
+def follow_after_commit(run: Run) -> None:
+    """
+    Schedule callbacks and the next transition for after the outermost commit.
+    """
+    candidate = run.chosen
+    if candidate is None or not (candidate.transition.callbacks or candidate.transition.next_transition):
+        return
+
+    def follow() -> None:
+        hooks.run_callbacks(run.call, candidate.transition.callbacks)
+        if candidate.transition.next_transition is not None:
+            go_on(run.call, candidate.transition.next_transition)
+
+    transaction.on_commit(follow, using=run.call.alias, robust=True)
+
+
+def go_on(call: Call, action: str) -> None:
+    """
+    Run the next transition with the same keywords; one that is not possible now is skipped with a log line.
+    """
+
+    def follow_up() -> None:
+        keywords = {**call.keywords, "user": call.user, "actor": call.actor, "reason": call.reason}
+        following = make_call(
+            column=call.column, tree=call.tree, instance=call.instance, keywords=keywords, action=action
+        )
+        try:
+            perform(following)
+        except TransitionNotAllowed as refusal:
+            level = "error" if refusal.reason == "ambiguous" else "info"
+            getattr(hooks.logger, level)("%s: next transition %s did not run: %s", call.label, action, refusal)
+
+    with running_within(call):
+        hooks.run_apart(call, f"next transition {action}", follow_up)
+
+

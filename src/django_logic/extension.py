@@ -1,0 +1,119 @@
+"""
+How optional apps take part in a move without the core importing them.
+
+A contributor adds rows that are inserted with the move, in its transaction; a gate says which objects
+are busy. Both are registered in ``AppConfig.ready()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from django.db import models
+
+from django_logic.exceptions import Refusal
+from django_logic.subject import Column
+
+if TYPE_CHECKING:
+    from django_logic.moves import Move
+
+__all__ = [
+    "SEQUENCE",
+    "Contributor",
+    "Gate",
+    "Row",
+    "blocked",
+    "contributed",
+    "register_contributor",
+    "register_gate",
+    "unregister",
+]
+
+
+class PendingSequence:
+    """
+    Stand for the sequence the history row of the same move gets.
+    """
+
+    def __repr__(self) -> str:
+        return "SEQUENCE"
+
+
+#: Put this where a contributed row needs the move's sequence, which is known only as it is written.
+SEQUENCE: Final = PendingSequence()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """
+    Hold one row to insert with a move: a model and the values of its columns by attribute name.
+
+    Every column without a database default has to be given: the row does not pass through ``save()``.
+    """
+
+    model: type[models.Model]
+    values: Mapping[str, Any]
+
+
+class Contributor(Protocol):
+    """
+    Turn a move into the rows that must agree with it.
+    """
+
+    def __call__(self, move: Move) -> Iterable[Row]: ...
+
+
+class Gate(Protocol):
+    """
+    Say which of these objects are busy, by their key.
+    """
+
+    def __call__(self, column: Column, alias: str, keys: Sequence[str]) -> Mapping[str, Refusal]: ...
+
+
+_contributors: list[Contributor] = []
+_gates: list[Gate] = []
+
+
+def register_contributor(contributor: Contributor) -> None:
+    """
+    Ask this contributor for rows at every move from now on; registering it again changes nothing.
+    """
+    if contributor not in _contributors:
+        _contributors.append(contributor)
+
+
+def register_gate(gate: Gate) -> None:
+    """
+    Ask this gate before every call of a process that declares background work; again changes nothing.
+    """
+    if gate not in _gates:
+        _gates.append(gate)
+
+
+def unregister(member: Callable[..., Any]) -> None:
+    """
+    Forget a contributor or a gate.
+    """
+    for registry in (_contributors, _gates):
+        if member in registry:
+            registry.remove(member)  # type: ignore[arg-type]
+
+
+def contributed(move: Move) -> tuple[Row, ...]:
+    """
+    Collect the rows of every contributor for a move.
+    """
+    return tuple(row for contributor in _contributors for row in contributor(move))
+
+
+def blocked(column: Column, alias: str, keys: Sequence[str]) -> dict[str, Refusal]:
+    """
+    Return why objects are busy, by their key; those that are free are absent.
+    """
+    found: dict[str, Refusal] = {}
+    for gate in _gates:
+        found.update(gate(column, alias, keys))
+    return found

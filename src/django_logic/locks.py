@@ -1,0 +1,245 @@
+"""
+Holding the row while a call is judged and worked: row, nowait, cache or none.
+
+Whatever is taken here is given back on every exit, KeyboardInterrupt included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from django.core.cache import cache
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import DatabaseError, connections, models, transaction
+
+from django_logic import conf
+from django_logic.call import Call, open_calls
+from django_logic.exceptions import BUILT_IN_MESSAGES, Refusal, TransitionTemporarilyUnavailable, refusal_error
+from django_logic.states import plain
+from django_logic.subject import is_loaded, owner_pk
+
+__all__ = ["busy", "cache_key", "hold", "is_transient", "read", "translated"]
+
+logger = logging.getLogger("django-logic.transition")
+
+#: SQLite: take the write lock before the first read, since a read that turns into a write later fails at once.
+TAKE_WRITE_LOCK = "UPDATE {table} SET {pk} = {pk} WHERE 0"
+
+#: SQLSTATE of lock_not_available, deadlock_detected and serialization_failure.
+TRANSIENT_SQLSTATES = ("55P03", "40P01", "40001")
+#: MySQL and MariaDB: lock wait time-out, deadlock, row changed since the snapshot, NOWAIT.
+TRANSIENT_MYSQL = (1205, 1213, 1020, 3572)
+#: SQLITE_BUSY and SQLITE_LOCKED, extended codes cut to their primary one.
+TRANSIENT_SQLITE = (5, 6)
+
+#: Reads compiled by the ORM, by connection: they hold its converters, so they end with it.
+_compiled: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def is_transient(error: BaseException) -> bool:
+    """
+    Tell a lock time-out, deadlock or serialization failure from every other database error.
+    """
+    cause = error.__cause__ if isinstance(error, DatabaseError) and error.__cause__ is not None else error
+    sqlite_code = getattr(cause, "sqlite_errorcode", None)
+    if sqlite_code is not None:
+        return sqlite_code & 0xFF in TRANSIENT_SQLITE
+    if getattr(cause, "sqlstate", None) is not None:
+        return getattr(cause, "sqlstate", None) in TRANSIENT_SQLSTATES
+    if getattr(cause, "pgcode", None) is not None:
+        return getattr(cause, "pgcode", None) in TRANSIENT_SQLSTATES
+    return isinstance(error, DatabaseError) and bool(cause.args) and cause.args[0] in TRANSIENT_MYSQL
+
+
+def busy(call: Call, found: str) -> TransitionTemporarilyUnavailable:
+    """
+    Build the refusal of a call whose object is held elsewhere.
+    """
+    reason = Refusal("locked", str(BUILT_IN_MESSAGES["locked"]), {"action": call.action})
+    error = refusal_error(
+        f"{call.label} refused for {call.subject}: {found}.", (reason,), action=call.action, target=call.target
+    )
+    assert isinstance(error, TransitionTemporarilyUnavailable)
+    return error
+
+
+@contextmanager
+def translated(call: Call) -> Iterator[None]:
+    """
+    Turn a transient database error within the block into the refusal that says so.
+    """
+    try:
+        yield
+    except DatabaseError as error:
+        if is_transient(error):
+            raise busy(call, f"the database gave way to another transaction ({error}). Try again shortly") from error
+        raise
+
+
+@contextmanager
+def hold(call: Call, kind: str) -> Iterator[None]:
+    """
+    Keep everybody else from moving the object within the block.
+
+    row, nowait: opens a transaction (a savepoint in the caller's); the lock itself is taken by `read`.
+    cache: takes the state lock in the default cache, opens no transaction. none: holds nothing.
+    Raises: TransitionTemporarilyUnavailable when it is held elsewhere, or by the very call this one is made from.
+    """
+    if kind == "none":
+        yield
+        return
+    held = open_calls.get()
+    if call.key in held:
+        raise busy(call, "the call it was made from is still moving this object. Start follow-up work from a callback")
+    token = open_calls.set(held | {call.key})
+    try:
+        if kind == "cache":
+            with cache_lock(call):
+                yield
+        else:
+            with translated(call), transaction.atomic(using=call.alias):
+                yield
+    finally:
+        open_calls.reset(token)
+
+
+def cache_key(call: Call) -> str:
+    """
+    Return the key of the state lock: database, declaring table, column and primary key, hashed to a safe length.
+    """
+    owner = call.column.owner._meta
+    name = f"{call.alias}-{owner.db_table}-{call.column.field.name}-{owner_pk(call.column, call.instance)}"
+    return "django_logic:" + hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+
+
+@contextmanager
+def cache_lock(call: Call) -> Iterator[None]:
+    """
+    Hold the state lock in the default cache; give back only what is still ours.
+    """
+    key, token = cache_key(call), uuid4().hex
+    if not cache.add(key, token, conf.lock_timeout()):
+        logger.info("%s: lock of %s is held elsewhere (%s)", call.label, call.subject, key)
+        raise busy(call, "its state lock is held elsewhere. Try again shortly")
+    try:
+        yield
+    finally:
+        if cache.get(key) == token:
+            cache.delete(key)
+
+
+def read(call: Call, kind: str, *, whole: bool) -> Any:
+    """
+    Lock and read the row in one statement; return its state and refresh the instance from it.
+
+    ``whole`` refreshes every loaded field, otherwise the state alone. Kind cache and none read without a lock.
+    Transaction: row and nowait need an open one and hold the lock until its end.
+    Raises: the model's DoesNotExist when the row is gone.
+    """
+    columns = wanted_columns(call, whole)
+    row = fetch(call, kind, columns)
+    if row is None:
+        raise missing(call)
+    attributes = dict(zip(columns, row, strict=True))
+    if whole:
+        refresh(call, attributes)
+    return plain(attributes[call.column.field.attname])
+
+
+def wanted_columns(call: Call, whole: bool) -> tuple[str, ...]:
+    """
+    Return the attributes to read: what the instance has loaded, and its state.
+    """
+    state = call.column.field.attname
+    if not whole:
+        return (state,)
+    loaded = call.instance.__dict__
+    return tuple(
+        entry.attname
+        for entry in type(call.instance)._meta.concrete_fields
+        if entry.attname in loaded or entry.attname == state
+    )
+
+
+def fetch(call: Call, kind: str, columns: tuple[str, ...]) -> Any:
+    """
+    Read the row, locked where the kind and the database can.
+    """
+    connection = connections[call.alias]
+    locking = kind in ("row", "nowait")
+    if locking and not connection.features.has_select_for_update:
+        take_write_lock(call, connection)
+        locking = False
+    nowait = kind == "nowait" and connection.features.has_select_for_update_nowait
+    sql, converters = compiled_read(call, connection, columns, locking, nowait)
+    key = type(call.instance)._meta.pk.get_db_prep_value(call.instance.pk, connection)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, (key,))
+        row = cursor.fetchone()
+    if row is None or not converters:
+        return row
+    values = list(row)
+    for position, (steps, expression) in converters.items():
+        for step in steps:
+            values[position] = step(values[position], expression, connection)
+    return values
+
+
+def compiled_read(call: Call, connection: Any, columns: tuple[str, ...], locking: bool, nowait: bool) -> tuple[str, Any]:
+    """
+    Let the ORM compile a read once for each connection; only the key differs between calls.
+    """
+    model = type(call.instance)
+    compiled = _compiled.setdefault(connection, {})
+    shape = (model, columns, locking, nowait)
+    if shape not in compiled:
+        query = models.QuerySet(model=model, using=call.alias).filter(pk=call.instance.pk).order_by()
+        query = query.values_list(*columns)
+        if locking:
+            query = query.select_for_update(nowait=nowait)
+        compiler = query.query.get_compiler(connection=connection)
+        sql, _key = compiler.as_sql()
+        converters = compiler.get_converters([entry for entry, _sql, _name in compiler.select])
+        compiled[shape] = (sql, converters)
+    found: tuple[str, Any] = compiled[shape]
+    return found
+
+
+def take_write_lock(call: Call, connection: Any) -> None:
+    """
+    Make this transaction the writer before it reads.
+    """
+    owner = call.column.owner._meta
+    quote = connection.ops.quote_name
+    with connection.cursor() as cursor:
+        cursor.execute(TAKE_WRITE_LOCK.format(table=quote(owner.db_table), pk=quote(owner.pk.column)))
+
+
+def refresh(call: Call, attributes: dict[str, Any]) -> None:
+    """
+    Put fresh values on the instance; say which differing ones they replaced.
+    """
+    held = call.instance.__dict__
+    replaced = [name for name, value in attributes.items() if name in held and held[name] != value]
+    for entry in type(call.instance)._meta.concrete_fields:
+        if entry.attname in replaced and entry.is_relation and entry.is_cached(call.instance):
+            entry.delete_cached_value(call.instance)
+    held.update(attributes)
+    if replaced:
+        names = ", ".join(sorted(replaced))
+        logger.info("%s: %s was stale; replaced %s by what the database holds", call.label, call.subject, names)
+
+
+def missing(call: Call) -> ObjectDoesNotExist:
+    """
+    Build the error for an object without a row.
+    """
+    saved = "its row is gone" if owner_pk(call.column, call.instance) is not None else "it has no row yet. Save it first"
+    error: ObjectDoesNotExist = type(call.instance).DoesNotExist(f"{call.label}: {call.subject}: {saved}.")
+    return error

@@ -1,0 +1,95 @@
+"""
+What a call finds out on its way through the engine, and the questions every step asks of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.dispatch import Signal
+
+from django_logic import conf, extension, judge
+from django_logic.call import Call, running_within
+from django_logic.exceptions import AlreadyInProgress, Refusal, TransitionNotAllowed
+from django_logic.moves import Move
+from django_logic.records import newest_sequence
+from django_logic.subject import instance_key, state_of
+from django_logic.tree import Candidate
+
+__all__ = ["Run", "announce", "lock_of", "raise_if_blocked", "reads_whole", "version_of"]
+
+
+@dataclass(slots=True)
+class Run:
+    """
+    Hold what a call has found out so far; lives as long as `perform`.
+    """
+
+    call: Call
+    #: The declaration whose ``prepare`` hooks ran.
+    prepared: Candidate | None = None
+    #: The declaration that was judged fit.
+    chosen: Candidate | None = None
+    #: The state that was read under the lock, in a tuple; empty before.
+    state: tuple[Any, ...] = ()
+    is_duplicate: bool = False
+    move: Move | None = None
+    #: What a hook raised, to tell it from a refusal of this call.
+    hook_error: Exception | None = None
+
+
+def lock_of(call: Call) -> str:
+    """
+    Return how a call holds its row: as declared, else by settings.
+    """
+    declared = next((candidate.lock for candidate in judge.candidates_of(call) if candidate.lock is not None), None)
+    return declared or conf.lock_kind()
+
+
+def reads_whole(call: Call) -> bool:
+    """
+    Tell whether hooks will look at the instance under the lock, so that all of it has to be fresh.
+    """
+    return call.tree.root.refresh and any(candidate.has_work for candidate in judge.candidates_of(call))
+
+
+def version_of(call: Call) -> int:
+    """
+    Return the version of the object now.
+    """
+    return newest_sequence(call.column, instance_key(call.column, call.instance), call.alias)
+
+
+def raise_if_blocked(call: Call) -> None:
+    """
+    Refuse a call whose object has background work open; asks nothing where the process declares none.
+    """
+    if not call.tree.has_background:
+        return
+    key = instance_key(call.column, call.instance)
+    reason = extension.blocked(call.column, call.alias, [key]).get(key)
+    if reason is not None:
+        raise blocked_error(call, reason)
+
+
+def blocked_error(call: Call, reason: Refusal) -> TransitionNotAllowed:
+    """
+    Build the refusal of a blocked call: a second background call exists already, everybody else waits.
+    """
+    error = judge.refuse(call, state_of(call.column, call.instance), (reason,))
+    is_background = any(candidate.transition.is_background for candidate in judge.candidates_of(call))
+    if reason.code == "background_in_flight" and is_background:
+        return AlreadyInProgress(
+            str(error), action=error.action, target=error.target, current_state=error.current_state, reasons=error.reasons
+        )
+    return error
+
+
+def announce(signal: Signal, call: Call, **facts: Any) -> None:
+    """
+    Tell receivers; one that raises is logged by Django and changes nothing.
+    """
+    if signal.receivers:
+        with running_within(call):
+            signal.send_robust(sender=call.column.model, call=call, **facts)

@@ -1,0 +1,89 @@
+"""
+One object's life, read from history and audit together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.apps import apps
+
+from django_logic.records import history_of
+from django_logic.subject import Column
+
+__all__ = ["Entry", "of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """
+    Hold one line of a timeline. ``kind`` is an outcome: moved, done, duplicate, refused or failed.
+    """
+
+    at: datetime
+    kind: str
+    action: str
+    from_state: str | None
+    to_state: str | None
+    actor: str
+    reason: str
+    code: str = ""
+    detail: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """
+        Return the line as plain data, under the names the HTTP layer uses.
+        """
+        return {
+            "at": self.at.isoformat(),
+            "kind": self.kind,
+            "action": self.action,
+            "from": self.from_state,
+            "to": self.to_state,
+            "actor": self.actor,
+            "reason": self.reason,
+            "code": self.code,
+        }
+
+
+def of(column: Column, key: str, alias: str) -> list[Entry]:
+    """
+    Merge an object's history and audit rows in the order they happened.
+
+    An audit entry of a call that wrote history is that same event and is left out.
+    """
+    moves = list(history_of(column, key, alias).order_by("sequence"))
+    recorded = {move.transition_id for move in moves}
+    audits = (
+        apps.get_model("django_logic", "AuditEntry")
+        .objects.using(alias)
+        .filter(
+            app_label=column.app_label,
+            model_name=column.model_name,
+            instance_id=key,
+            process_name=column.process_name,
+        )
+        .order_by("id")
+    )
+    rows = [(row, "moved") for row in moves]
+    rows += [(row, row.outcome) for row in audits if row.transition_id not in recorded]
+    return [line(row, kind) for row, kind in sorted(rows, key=lambda pair: pair[0].occurred_at)]
+
+
+def line(row: Any, kind: str) -> Entry:
+    """
+    Make a line of a row.
+    """
+    return Entry(
+        at=row.occurred_at,
+        kind=kind,
+        action=row.action,
+        from_state=row.from_state,
+        to_state=row.to_state,
+        actor=row.actor_label or "system",
+        reason=row.reason,
+        code=getattr(row, "code", ""),
+        detail=getattr(row, "detail", ""),
+    )

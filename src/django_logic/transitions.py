@@ -1,0 +1,226 @@
+"""
+Declarations: what may move from where to where, and which hooks take part.
+
+They are frozen data. Nothing here runs a hook, reads a database or imports a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_logic.exceptions import Text
+from django_logic.states import State, nearest, plain, plain_all
+
+__all__ = ["ANY", "Action", "Hook", "Slots", "Transition", "refusal_message"]
+
+ANY = "*"
+Hook = Callable[..., Any]
+HookT = TypeVar("HookT", bound=Hook)
+
+HOOK_SLOTS = ("conditions", "permissions", "prepare", "side_effects", "callbacks", "failure_callbacks")
+LOCKS_OF_A_MOVE = ("row", "nowait", "cache")
+
+
+class Slots(TypedDict, total=False):
+    """
+    List the keywords every declaration takes.
+    """
+
+    conditions: Iterable[Hook]
+    permissions: Iterable[Hook]
+    prepare: Iterable[Hook]
+    side_effects: Iterable[Hook]
+    callbacks: Iterable[Hook]
+    failure_callbacks: Iterable[Hook]
+    failed_state: State
+    next_transition: str | None
+    lock: str | None
+    event: str | bool | Callable[..., Any] | None
+    label: Text | None
+    refusal_messages: Mapping[str, Text]
+
+
+def refusal_message(message: Text) -> Callable[[HookT], HookT]:
+    """
+    Give a condition or permission the words a refused person reads.
+
+    Example::
+
+        @refusal_message(_("Not enough in stock."))
+        def has_stock(order, **kwargs): ...
+    """
+
+    def mark(hook: HookT) -> HookT:
+        hook.refusal_message = message  # type: ignore[attr-defined]
+        return hook
+
+    return mark
+
+
+class Transition:
+    """
+    Declare one named move: where it may start, where it ends, and its hooks.
+
+    ``sources`` lists states, or is ``"*"`` for every declared state but the target. Enum members are stored as their values.
+    Raises: ImproperlyConfigured for a keyword, a state or a hook that can't be right.
+    Source: docs/reference/declarations.md
+
+    Example::
+
+        Transition("approve", sources=["draft"], target="approved", conditions=[has_stock])
+    """
+
+    #: True for declarations whose work is a row that a worker claims.
+    is_background: ClassVar[bool] = False
+    #: True for declarations that write no state on success.
+    is_action: ClassVar[bool] = False
+    #: The values ``lock=`` may take here.
+    lock_kinds: ClassVar[tuple[str, ...]] = LOCKS_OF_A_MOVE
+
+    action_name: str
+    sources: tuple[Any, ...]
+    any_source: bool
+    target: Any
+    conditions: tuple[Hook, ...]
+    permissions: tuple[Hook, ...]
+    prepare: tuple[Hook, ...]
+    side_effects: tuple[Hook, ...]
+    callbacks: tuple[Hook, ...]
+    failure_callbacks: tuple[Hook, ...]
+    failed_state: Any
+    in_progress_state: Any
+    next_transition: str | None
+    lock: str | None
+    event: str | bool | Callable[..., Any] | None
+    label: Text | None
+    refusal_messages: Mapping[str, Text]
+
+    def __init__(
+        self,
+        action_name: str,
+        sources: Iterable[Any] | Literal["*"],
+        target: Any,
+        **slots: Unpack[Slots],
+    ) -> None:
+        where = f"django_logic.{type(self).__name__}({action_name!r})"
+        values: dict[str, Any] = {
+            "action_name": read_action_name(where, action_name),
+            "any_source": isinstance(sources, str) and sources == ANY,
+            "sources": read_sources(where, sources),
+            "target": plain(target),
+            **read_slots(where, slots, self.lock_kinds),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{self!r} is frozen: {name} can't be set. Declare another one instead.")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{self!r} is frozen: {name} can't be removed.")
+
+    def __repr__(self) -> str:
+        sources = ANY if self.any_source else list(self.sources)
+        return f"<{type(self).__name__} {self.action_name}: {sources} -> {self.target!r}>"
+
+    @property
+    def runs_under_lock(self) -> bool:
+        """
+        Tell whether anything but the write itself has to happen while the row is held.
+        """
+        return bool(self.conditions or self.permissions or self.prepare or self.side_effects)
+
+
+class Action(Transition):
+    """
+    Declare work with guards and side effects that changes no state.
+
+    Shape: as `Transition`, without a target. ``lock="none"`` takes no lock and passes no gate.
+    """
+
+    is_action = True
+    lock_kinds = (*LOCKS_OF_A_MOVE, "none")
+
+    def __init__(
+        self, action_name: str, sources: Iterable[Any] | Literal["*"], **slots: Unpack[Slots]
+    ) -> None:
+        super().__init__(action_name, sources, None, **slots)
+
+
+def read_action_name(where: str, name: Any) -> str:
+    """
+    Return the name, or refuse one that no call could use.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ImproperlyConfigured(f"{where}: action_name must be a non-empty text; found {name!r}.")
+    if name.startswith("_"):
+        raise ImproperlyConfigured(f"{where}: action_name may not start with an underscore. Rename it.")
+    return name
+
+
+def read_sources(where: str, sources: Any) -> tuple[Any, ...]:
+    """
+    Return the source states, empty for ``"*"``; refuse text, which would be read letter by letter.
+    """
+    if isinstance(sources, str):
+        if sources == ANY:
+            return ()
+        raise ImproperlyConfigured(f"{where}: sources must be a list of states; found the text {sources!r}. Write [{sources!r}].")
+    if not isinstance(sources, Iterable):
+        raise ImproperlyConfigured(f"{where}: sources must be a list of states or '*'; found {sources!r}.")
+    states = plain_all(sources)
+    if not states:
+        raise ImproperlyConfigured(f"{where}: sources is empty, so it could never run. Name a state, or '*'.")
+    return states
+
+
+def read_slots(where: str, slots: Mapping[str, Any], lock_kinds: tuple[str, ...]) -> dict[str, Any]:
+    """
+    Return every slot with its value or default; refuse keywords nobody reads.
+    """
+    values: dict[str, Any] = dict(slots)
+    for key in values:
+        if key == "in_progress_state":
+            raise ImproperlyConfigured(
+                f"{where}: in_progress_state belongs to BackgroundTransition, which writes it together with the row"
+                " that will finish the work. Remove it, or declare a BackgroundTransition."
+            )
+        if key not in Slots.__annotations__:
+            raise ImproperlyConfigured(f"{where}: unknown keyword {key!r}.{nearest(key, Slots.__annotations__)}")
+    for slot in HOOK_SLOTS:
+        values[slot] = read_hooks(f"{where}.{slot}", values.get(slot, ()))
+    values["failed_state"] = plain(values.get("failed_state"))
+    values["in_progress_state"] = None
+    values["next_transition"] = read_optional_text(f"{where}.next_transition", values.get("next_transition"))
+    values["lock"] = values.get("lock")
+    if values["lock"] is not None and values["lock"] not in lock_kinds:
+        raise ImproperlyConfigured(f"{where}: lock must be one of {', '.join(lock_kinds)}; found {values['lock']!r}.")
+    values["event"] = values.get("event")
+    values["label"] = values.get("label")
+    values["refusal_messages"] = dict(values.get("refusal_messages") or {})
+    return values
+
+
+def read_hooks(where: str, hooks: Any) -> tuple[Hook, ...]:
+    """
+    Return a slot's callables in order; refuse a lone callable and anything that can't be called.
+    """
+    if callable(hooks) or isinstance(hooks, (str, bytes)) or not isinstance(hooks, Iterable):
+        raise ImproperlyConfigured(f"{where} must be a list of callables; found {hooks!r}. Put it in brackets.")
+    listed = tuple(hooks)
+    for hook in listed:
+        if not callable(hook):
+            raise ImproperlyConfigured(f"{where} must hold callables; found {hook!r}.")
+    return listed
+
+
+def read_optional_text(where: str, value: Any) -> str | None:
+    """
+    Return a name or None.
+    """
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ImproperlyConfigured(f"{where} must be the name of an action; found {value!r}.")
+    return value

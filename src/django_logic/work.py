@@ -1,0 +1,96 @@
+"""
+The middle of a call: side effects, the write, and failed_state when they fail.
+
+Runs under whatever `django_logic.locks.hold` holds; judging and callbacks are not done here.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from django.db import transaction
+
+from django_logic import conf, hooks, locks, writer
+from django_logic.call import Call
+from django_logic.moves import Move, plan
+from django_logic.run import Run, raise_if_blocked
+from django_logic.tree import Candidate
+
+__all__ = ["work", "write"]
+
+
+def work(run: Run, candidate: Candidate, state: Any, kind: str) -> None:
+    """
+    Run the side effects and write the target; on failure write failed_state where one is declared.
+
+    With a row lock all of it is undone together. With lock="cache" or "none" only the write is a transaction.
+    """
+    call, transition = run.call, candidate.transition
+    is_apart = kind in ("cache", "none")
+    try:
+        with undo_point(call, candidate, is_apart):
+            hooks.run_side_effects(call, transition.side_effects)
+            if not transition.is_action:
+                run.move = write_apart(call, candidate, state) if is_apart else write(call, candidate, state)
+    except writer.MoveLost:
+        raise
+    except Exception as error:
+        if locks.is_transient(error):
+            raise
+        run.hook_error, run.move = error, None
+        if transition.failed_state is None or not write_failed(run, candidate, state, kind):
+            raise
+
+
+def undo_point(call: Call, candidate: Candidate, is_apart: bool) -> AbstractContextManager[Any]:
+    """
+    Return a savepoint where side effects have to be undone without losing the lock.
+
+    Without failed_state nothing follows a failure, so the transaction around goes as a whole; an action has no
+    write of its own that would notice a database error its hooks swallowed, the end of the savepoint does.
+    """
+    if is_apart or not (candidate.transition.failed_state is not None or candidate.transition.is_action):
+        return nullcontext()
+    return transaction.atomic(using=call.alias)
+
+
+def write(call: Call, candidate: Candidate, state: Any) -> Move:
+    """
+    Write the success move of a declaration.
+    """
+    transition = candidate.transition
+    move = plan(call, state, transition.target, action=transition.action_name, event=transition.event)
+    writer.apply(move)
+    return move
+
+
+def write_apart(call: Call, candidate: Candidate, state: Any) -> Move:
+    """
+    Write the success move in a transaction of its own, if the row still is where it was read.
+    """
+    with transaction.atomic(using=call.alias):
+        if locks.read(call, "row", whole=False) != state:
+            raise writer.MoveLost
+        return write(call, candidate, state)
+
+
+def write_failed(run: Run, candidate: Candidate, state: Any, kind: str) -> bool:
+    """
+    Write failed_state; return False, with a log line, where that is refused, so that the first error stays the one told.
+    """
+    call, transition = run.call, candidate.transition
+    own_lock = next((process.lock for process in reversed(candidate.path) if process.lock), None) or conf.lock_kind()
+    try:
+        with locks.hold(call, own_lock) if kind == "none" else nullcontext(), transaction.atomic(using=call.alias):
+            if kind in ("cache", "none"):
+                raise_if_blocked(call)
+                if locks.read(call, "row", whole=False) != state:
+                    raise writer.MoveLost
+            move = plan(call, state, transition.failed_state, action=transition.action_name, is_success=False)
+            writer.apply(move)
+    except Exception:
+        hooks.logger.exception("%s: failed_state %r of %s was not written", call.label, transition.failed_state, call.subject)
+        return False
+    run.move = move
+    return True

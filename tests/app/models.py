@@ -1,0 +1,191 @@
+"""
+Models of every kind a process can be bound to.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.db import models
+
+from django_logic import TransitionsMixin
+
+
+class Product(models.Model):
+    """
+    Something in stock.
+    """
+
+    name = models.CharField(max_length=50)
+    stock = models.IntegerField(default=0)
+
+
+class Order(models.Model):
+    """
+    An order moved by a process.
+    """
+
+    STATUS_CHOICES = [
+        ("draft", "Draft"),
+        ("approved", "Approved"),
+        ("fulfilled", "Fulfilled"),
+        ("fulfilment_failed", "Fulfilment failed"),
+        ("cancelled", "Cancelled"),
+    ]
+    status = models.CharField(max_length=32, choices=STATUS_CHOICES, default="draft")
+    note = models.CharField(max_length=100, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+
+class Item(models.Model):
+    """
+    A line of an order.
+    """
+
+    order = models.ForeignKey(Order, on_delete=models.CASCADE, related_name="items")
+    product = models.ForeignKey(Product, on_delete=models.CASCADE)
+    quantity = models.IntegerField(default=1)
+
+
+class OrderProxy(Order):
+    """
+    The same order under another class.
+    """
+
+    class Meta:
+        proxy = True
+
+
+class Status(models.TextChoices):
+    """
+    Name the states of a sale.
+    """
+
+    DRAFT = "draft", "Draft"
+    PLACED = "placed", "Placed"
+    PROCESSING = "processing", "Processing"
+    FULFILLED = "fulfilled", "Fulfilled"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+class Sale(TransitionsMixin, models.Model):
+    """
+    An order moved by a table.
+    """
+
+    TRANSITIONS = {
+        Status.DRAFT: {Status.PLACED, Status.CANCELLED},
+        Status.PLACED: {Status.PROCESSING, Status.CANCELLED},
+        Status.PROCESSING: {Status.FULFILLED, Status.CANCELLED},
+        Status.FULFILLED: set(),
+        Status.CANCELLED: set(),
+    }
+    status = models.CharField(max_length=12, choices=Status.choices, default=Status.DRAFT, db_index=True)
+    note = models.CharField(max_length=100, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+
+class Parcel(models.Model):
+    """
+    A model with two machines.
+    """
+
+    payment_status = models.CharField(max_length=20, default="new")
+    parcel_status = models.CharField(max_length=20, default="new")
+
+
+class UuidDocument(models.Model):
+    """
+    Keyed by UUID.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    state = models.CharField(max_length=20, default="new")
+
+
+class SlugDocument(models.Model):
+    """
+    Keyed by text.
+    """
+
+    slug = models.CharField(primary_key=True, max_length=100)
+    state = models.CharField(max_length=20, default="new")
+
+
+class Base(models.Model):
+    """
+    A concrete parent.
+    """
+
+    state = models.CharField(max_length=20, default="new")
+
+
+class Child(Base):
+    """
+    A child with a table of its own.
+    """
+
+    title = models.CharField(max_length=20, blank=True)
+
+
+class Stateful(models.Model):
+    """
+    An abstract parent.
+    """
+
+    state = models.CharField(max_length=20, default="new")
+
+    class Meta:
+        abstract = True
+
+
+class FromAbstract(Stateful):
+    """
+    A model that inherits its column.
+    """
+
+
+class Saved(models.Model):
+    """
+    A model that listens to its own saves.
+    """
+
+    state = models.CharField(max_length=20, default="new")
+    saves = models.IntegerField(default=0)
+    updated_at = models.DateTimeField(auto_now=True)
+    seen: list[Any]
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """
+        Count saves in memory, and save.
+        """
+        self.seen = [*getattr(self, "seen", []), kwargs.get("update_fields")]
+        super().save(*args, **kwargs)
+
+
+class Ticket(models.Model):
+    """
+    A model whose moves tests give hooks to.
+    """
+
+    state = models.CharField(max_length=20, default="new")
+    note = models.CharField(max_length=100, blank=True)
+
+
+class Grade(models.IntegerChoices):
+    """
+    Name integer states, zero among them.
+    """
+
+    NONE = 0
+    BRONZE = 1
+    GOLD = 2
+
+
+class Level(models.Model):
+    """
+    A model with integer states.
+    """
+
+    state = models.IntegerField(choices=Grade.choices, default=Grade.NONE)
