@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 
-from django_logic import extension, judge, rules
-from django_logic.process import Process
+from django_logic import births, extension, judge, rules
+from django_logic.process import Process, call_of
 from django_logic.subject import instance_key, state_of
 from django_logic.tree import dotted
 
@@ -60,19 +60,19 @@ class ProcessManager:
         cls, model: type[models.Model], process_class: type[Process], state_field: str = "state"
     ) -> None:
         """
-        Give a model the accessor of a process; call it in ``AppConfig.ready()``. Binding the same again changes nothing.
+        Give a model the accessor of a process; call it in ``AppConfig.ready()``. The same again changes nothing.
 
         Raises: ImproperlyConfigured for an unknown field, a name that is taken, or a declaration that can't work.
         """
         binding = ModelProcessBinding(model, process_class, state_field)
         if binding in cls.bindings:
             return
-        if not (isinstance(process_class, type) and issubclass(process_class, Process)):
-            raise ImproperlyConfigured(f"bind_model_process takes a Process class; found {process_class!r}.")
         rules.check_binding(model, process_class, state_field)
         refuse_taken_name(model, process_class)
         cls.bindings.append(binding)
         setattr(model, process_class.process_name, ProcessAccessor(process_class, state_field))
+        if process_class.record_initial_state:
+            births.watch(model, process_class, state_field)
 
     @classmethod
     def unbind_model_process(
@@ -87,6 +87,7 @@ class ProcessManager:
         for binding in [entry for entry in cls.bindings if entry.model is model]:
             if process_class in (None, binding.process_class) and state_field in (None, binding.state_field):
                 cls.bindings.remove(binding)
+                births.forget(model, binding.process_class)
                 if isinstance(vars(model).get(binding.process_class.process_name), ProcessAccessor):
                     delattr(model, binding.process_class.process_name)
 
@@ -116,7 +117,7 @@ class ProcessManager:
             busy = extension.blocked(processes[0].column, queryset.db, keys)
         found: dict[Any, list[str]] = {}
         for process in processes:
-            call = process.call(action="", keywords={"user": user})
+            call = call_of(process, action="", keywords={"user": user})
             candidates = judge.available(call, state_of(process.column, process.instance))
             if instance_key(process.column, process.instance) in busy:
                 candidates = [candidate for candidate in candidates if candidate.transition.lock == "none"]

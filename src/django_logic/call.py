@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import models
+from django.utils.functional import Promise
 
 from django_logic.states import plain
 from django_logic.subject import Column, alias_of, describe
@@ -20,7 +21,7 @@ from django_logic.tree import Tree
 __all__ = ["Call", "Lineage", "hook_keywords", "lineage", "make_call", "open_calls", "running_within"]
 
 #: Names hooks receive that a caller can't set.
-ENGINE_NAMES = ("state", "exception", "context", "request")
+ENGINE_NAMES = ("instance", "state", "exception", "context", "request")
 
 #: Names the engine hands to hooks; a hook that passes its keywords on chains its ids this way.
 LINEAGE_NAMES = ("transition_id", "tr_id", "root_id", "parent_id")
@@ -107,11 +108,15 @@ def make_call(
 
     Raises: TypeError for a keyword that belongs to the engine, or an actor or version of the wrong type.
     """
-    name = action if action is not None else "transition_to"
+    name = action or "transition_to"
     refuse_engine_names(f"{tree.root.__name__}.{name}", keywords)
     user, actor = keywords.pop("user", None), keywords.pop("actor", None)
+    if isinstance(user, (str, int, Promise)):
+        raise TypeError(f"{name}: user= takes a user object; found {user!r}. A name belongs into actor=.")
     if user is None and is_user(actor):
         user = actor
+    elif actor is not None and not is_user(actor) and not isinstance(actor, (str, Promise)):
+        raise TypeError(f"{name}: actor= takes a user object or a short text; found {type(actor).__name__}.")
     actor_id, actor_label = identify(actor if actor is not None else user)
     given = {key: keywords.pop(key, None) for key in LINEAGE_NAMES}
     ambient = lineage.get()
@@ -159,15 +164,11 @@ def is_user(actor: Any) -> bool:
 def identify(actor: Any) -> tuple[str, str]:
     """
     Return the id and the label history keeps of whoever asked.
-
-    Raises: TypeError for something that is neither a user nor text.
     """
     if actor is None:
         return "", ""
-    if isinstance(actor, str):
+    if isinstance(actor, (str, Promise)):
         return "", storable(actor)[:255]
-    if not is_user(actor):
-        raise TypeError(f"actor= takes a user object or a short text; found {type(actor).__name__}.")
     key = getattr(actor, "pk", None)
     username = actor.get_username() if hasattr(actor, "get_username") else ""
     return "" if key is None else str(key), storable(username or actor)[:255]

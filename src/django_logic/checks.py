@@ -103,11 +103,13 @@ def constraint(binding: ModelProcessBinding) -> Iterator[django_checks.CheckMess
     """
     Compare what the database enforces with what the process declares.
     """
-    field = binding.model._meta.get_field(binding.state_field)
+    field: Any = binding.model._meta.get_field(binding.state_field)
     owner = field.model._meta.concrete_model
     declared = tree_of(binding.process_class).edges
     found = [
-        entry for entry in owner._meta.constraints if isinstance(entry, TransitionConstraint) and entry.field == field.name
+        entry
+        for entry in owner._meta.constraints
+        if isinstance(entry, TransitionConstraint) and entry.field == field.name
     ]
     where = f"{owner._meta.label}.{field.name}"
     if not found:
@@ -123,7 +125,8 @@ def constraint(binding: ModelProcessBinding) -> Iterator[django_checks.CheckMess
             told = [f"lacks {start!r} → {end!r}" for start, end in sorted(missing, key=str)]
             told += [f"allows {start!r} → {end!r}" for start, end in sorted(surplus, key=str)]
             yield django_checks.Error(
-                f"{where}: the constraint {entry.name!r} differs from {dotted(binding.process_class)}: {'; '.join(told)}.",
+                f"{where}: the constraint {entry.name!r} differs from"
+                f" {dotted(binding.process_class)}: {'; '.join(told)}.",
                 hint=f"Make it read:\n{entry_to_paste(owner, field.name, declared)}",
                 obj=binding.model,
                 id="django_logic.E005",

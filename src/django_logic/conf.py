@@ -59,7 +59,9 @@ def one_of(*allowed: str) -> Rule:
     """
 
     def rule(value: Any) -> str | None:
-        return None if value in allowed and isinstance(value, str) else f"expected one of {', '.join(map(repr, allowed))}"
+        return (
+            None if value in allowed and isinstance(value, str) else f"expected one of {', '.join(map(repr, allowed))}"
+        )
 
     return rule
 
@@ -176,7 +178,7 @@ def unknown_keys() -> list[str]:
     """
     List the keys of the project's dict that nothing reads.
     """
-    return sorted(key for key in configured() if key not in DEFAULTS)
+    return sorted((key for key in configured() if key not in DEFAULTS), key=str)
 
 
 def lock_kind() -> str:
@@ -186,11 +188,11 @@ def lock_kind() -> str:
     return str(read("LOCK"))
 
 
-def lock_timeout() -> float:
+def lock_timeout() -> int:
     """
-    Return after how many seconds a cache lock ends by itself.
+    Return after how many seconds a cache lock ends by itself; whole ones, since caches cut off the rest.
     """
-    return float(read("LOCK_TIMEOUT"))
+    return math.ceil(read("LOCK_TIMEOUT"))
 
 
 def audit_level() -> str:

@@ -6,6 +6,7 @@ The life of one synchronous call: gate, prepare, lock, judge, work, write, commi
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
@@ -35,7 +36,10 @@ def perform(call: Call) -> bool:
             prepare(run)
             go_locked(run)
     except Exception as error:
-        end_badly(run, error)
+        if run.is_committed:  # work that a hook scheduled for after the commit failed: the move stands
+            end_well(run)
+        else:
+            end_badly(run, error)
         raise
     if run.hook_error is not None:  # failed_state is committed; the error still belongs to the caller
         end_badly(run, run.hook_error)
@@ -45,8 +49,7 @@ def perform(call: Call) -> bool:
             compensate(run, judge.duplicate_error(call, state_of(call.column, call.instance)))
         announce(signals.transition_finished, call, moved=False, move=None)
         return False
-    announce(signals.transition_finished, call, moved=True, move=run.move)
-    follow_after_commit(run)
+    end_well(run)
     return True
 
 
@@ -120,6 +123,8 @@ def prepare(run: Run) -> None:
     except Exception as error:
         run.hook_error = error
         raise
+    finally:
+        remember_state(call.column, call.instance, state)  # whatever a hook assigned, nothing was written
 
 
 def go_locked(run: Run) -> None:
@@ -128,23 +133,42 @@ def go_locked(run: Run) -> None:
     """
     call = run.call
     kind = lock_of(call)
+    times: dict[str, Any] = {}
     try:
+        is_outermost = kind in ("row", "nowait") and not connections[call.alias].in_atomic_block
         with locks.translated(call), locks.hold(call, kind):
+            if is_outermost:
+                transaction.on_commit(partial(setattr, run, "is_committed", True), using=call.alias)
             run.state = (locks.read(call, kind, whole=reads_whole(call)),)
             remember_state(call.column, call.instance, run.state[0])
+            times = loaded_times(call)
             if kind != "none":
                 raise_if_blocked(call)
             choose(run, run.state[0])
             if run.chosen is not None:
                 work(run, run.chosen, run.state[0], kind)
+            if run.move is None:  # whatever a hook assigned, nothing was written
+                remember_state(call.column, call.instance, run.state[0])
     except writer.MoveLost:
         state = locks.read(call, "none", whole=False)
         remember_state(call.column, call.instance, state)
         raise judge.lost_error(call, state) from None
     except BaseException:
+        if run.is_committed:
+            raise
+        run.move = None
+        vars(call.instance).update(times)
         for state in run.state:
             remember_state(call.column, call.instance, state)
         raise
+
+
+def loaded_times(call: Call) -> dict[str, Any]:
+    """
+    Return the ``auto_now`` values in memory, which a commit that fails has to bring back.
+    """
+    held = vars(call.instance)
+    return {entry.attname: held[entry.attname] for entry in call.column.auto_now if entry.attname in held}
 
 
 def choose(run: Run, state: Any) -> None:
@@ -162,6 +186,14 @@ def choose(run: Run, state: Any) -> None:
         # The object moved between the pre-check and the lock: what this way on prepares never ran.
         raise judge.lost_error(call, state)
     run.chosen = verdict.candidate
+
+
+def end_well(run: Run) -> None:
+    """
+    Tell that the call did what was asked, and schedule what follows.
+    """
+    announce(signals.transition_finished, run.call, moved=True, move=run.move)
+    follow_after_commit(run)
 
 
 def end_badly(run: Run, error: Exception) -> None:
@@ -220,5 +252,3 @@ def go_on(call: Call, action: str) -> None:
 
     with running_within(call):
         hooks.run_apart(call, f"next transition {action}", follow_up)
-
-

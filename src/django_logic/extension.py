@@ -99,7 +99,7 @@ def unregister(member: Callable[..., Any]) -> None:
     """
     for registry in (_contributors, _gates):
         if member in registry:
-            registry.remove(member)  # type: ignore[arg-type]
+            registry.remove(member)
 
 
 def contributed(move: Move) -> tuple[Row, ...]:

@@ -8,7 +8,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from django.db import connections, transaction
@@ -27,7 +27,11 @@ def name_of(hook: Hook) -> str:
     Return what messages and refusal maps call a hook.
     """
     named = inspect.unwrap(hook)
-    return getattr(named, "__name__", None) or getattr(getattr(named, "func", None), "__name__", None) or type(hook).__name__
+    return (
+        getattr(named, "__name__", None)
+        or getattr(getattr(named, "func", None), "__name__", None)
+        or type(hook).__name__
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -93,7 +97,7 @@ def run_callbacks(call: Call, callbacks: Iterable[Hook], *, exception: BaseExcep
         keywords["exception"] = exception
     with running_within(call):
         for callback in callbacks:
-            run_apart(call, name_of(callback), lambda hook=callback: ask(hook, call.instance, keywords=keywords))
+            run_apart(call, name_of(callback), partial(ask, callback, call.instance, keywords=keywords))
 
 
 def run_apart(call: Call, name: str, work: Callable[[], Any]) -> None:

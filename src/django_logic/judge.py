@@ -15,10 +15,20 @@ from django_logic.call import Call, hook_keywords, running_within
 from django_logic.exceptions import BUILT_IN_MESSAGES, Refusal, Text, TransitionNotAllowed, refusal_error
 from django_logic.hooks import ask, name_of
 from django_logic.states import nearest
+from django_logic.subject import state_of
 from django_logic.transitions import Hook
 from django_logic.tree import Candidate
 
-__all__ = ["Verdict", "available", "candidates_of", "duplicate_error", "examine", "lost_error", "refuse"]
+__all__ = [
+    "Verdict",
+    "available",
+    "busy_error",
+    "candidates_of",
+    "duplicate_error",
+    "examine",
+    "lost_error",
+    "refuse",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +74,8 @@ def examine(call: Call, state: Any, version: Callable[[], int] | None = None) ->
         return judge_elsewhere(call, state, permitted)
     fitting, failures = sift(call, permitted, "condition")
     if len(fitting) > 1:
-        params = {"candidates": [candidate.name for candidate in fitting]}
-        return Verdict(reasons=(refusal(call, "ambiguous", fitting, params),))
+        several: dict[str, Any] = {"candidates": [candidate.name for candidate in fitting]}
+        return Verdict(reasons=(refusal(call, "ambiguous", fitting, several),))
     return Verdict(candidate=fitting[0]) if fitting else Verdict(reasons=failures)
 
 
@@ -75,22 +85,34 @@ def judge_unknown(call: Call, state: Any) -> Verdict:
     """
     if not call.by_target:
         return Verdict(reasons=(refusal(call, "unknown_action", (), {"action": call.action}),))
-    if call.target == state and call.tree.root.duplicates != "refuse" and call.target in call.tree.states:
-        return Verdict(is_duplicate=True)
+    denials = tuple(
+        refusal(call, "permission", (), {"hook": name_of(hook)}, hook)
+        for hook in call.tree.root.permissions
+        if call.user is not None and not answer(call, hook, "permission", {})
+    )
+    if denials:
+        return Verdict(reasons=denials)
+    if call.target == state and call.target in call.tree.states:
+        return judge_arrived(call, (), state)
     return Verdict(reasons=(refusal(call, "source_state", (), {"state": state, "target": call.target}),))
+
+
+def judge_arrived(call: Call, candidates: tuple[Candidate, ...], state: Any) -> Verdict:
+    """
+    Judge a call for the state the object is in: a duplicate, or refused where the process wants that.
+    """
+    if call.tree.root.duplicates == "refuse":
+        return Verdict(reasons=(refusal(call, "duplicate", candidates, {"state": state}),))
+    return Verdict(is_duplicate=True)
 
 
 def judge_elsewhere(call: Call, state: Any, permitted: tuple[Candidate, ...]) -> Verdict:
     """
     Judge a call none of whose declarations starts from the present state.
     """
-    arrived = any(not candidate.transition.is_action and candidate.transition.target == state for candidate in permitted)
-    if arrived and call.tree.root.duplicates != "refuse":
-        return Verdict(is_duplicate=True)
-    if arrived:
-        return Verdict(reasons=(refusal(call, "duplicate", permitted, {"state": state}),))
-    target = call.target if call.by_target else permitted[0].transition.target
-    params = {"state": state, "target": target, "sources": sorted_states(permitted)}
+    if any(not candidate.transition.is_action and candidate.transition.target == state for candidate in permitted):
+        return judge_arrived(call, permitted, state)
+    params = {"state": state, "target": target_of(call), "sources": sorted_states(permitted)}
     return Verdict(reasons=(refusal(call, "source_state", permitted, params),))
 
 
@@ -173,19 +195,28 @@ def available(call: Call, state: Any) -> list[Candidate]:
     return found
 
 
-def refuse(call: Call, state: Any, reasons: tuple[Refusal, ...]) -> TransitionNotAllowed:
+def refuse(
+    call: Call, state: Any, reasons: tuple[Refusal, ...], explanation: str | None = None
+) -> TransitionNotAllowed:
     """
     Build the exception for a refused call.
     """
-    first = reasons[0]
     return refusal_error(
-        f"{call.label} refused for {call.subject} in state {state!r}: {explain(call, first)}",
+        f"{call.label} refused for {call.subject} in state {state!r}: {explanation or explain(call, reasons[0])}",
         reasons,
         action=call.action,
-        target=call.target if call.by_target else first.params.get("target"),
+        target=target_of(call),
         current_state=state,
         list_actions=lambda: [candidate.transition.action_name for candidate in available(call, state)],
     )
+
+
+def target_of(call: Call) -> Any:
+    """
+    Return where the call would take the object, None where its declarations differ.
+    """
+    targets = {call.target} if call.by_target else {candidate.transition.target for candidate in candidates_of(call)}
+    return targets.pop() if len(targets) == 1 else None
 
 
 def explain(call: Call, reason: Refusal) -> str:
@@ -201,7 +232,8 @@ def explain(call: Call, reason: Refusal) -> str:
         case "unknown_action":
             return f"no action has that name.{nearest(call.action, call.tree.by_action)}"
         case "ambiguous":
-            return f"several declarations fit: {', '.join(params['candidates'])}. Make their conditions exclude each other."
+            fitting = ", ".join(params["candidates"])
+            return f"several declarations fit: {fitting}. Make their conditions exclude each other."
         case "stale_version":
             return f"expected version {params['expected']}, found {params['found']}. Reload and decide again."
         case "moved":
@@ -228,6 +260,14 @@ def duplicate_error(call: Call, state: Any) -> TransitionNotAllowed:
     Build what compensation is told when a prepared call turns out to be a duplicate.
     """
     return refuse(call, state, (refusal(call, "duplicate", candidates_of(call), {"state": state}),))
+
+
+def busy_error(call: Call, found: str) -> TransitionNotAllowed:
+    """
+    Build the refusal of a call whose object is held elsewhere.
+    """
+    reason = refusal(call, "locked", candidates_of(call), {})
+    return refuse(call, state_of(call.column, call.instance), (reason,), f"{found}.")
 
 
 def lost_error(call: Call, state: Any) -> TransitionNotAllowed:

@@ -20,11 +20,11 @@ from django.db import DatabaseError, connections, models, transaction
 
 from django_logic import conf
 from django_logic.call import Call, open_calls
-from django_logic.exceptions import BUILT_IN_MESSAGES, Refusal, TransitionTemporarilyUnavailable, refusal_error
+from django_logic.judge import busy_error
 from django_logic.states import plain
-from django_logic.subject import is_loaded, owner_pk
+from django_logic.subject import Column, owner_pk
 
-__all__ = ["busy", "cache_key", "hold", "is_transient", "read", "translated"]
+__all__ = ["cache_key", "hold", "is_transient", "read", "take_write_lock", "translated"]
 
 logger = logging.getLogger("django-logic.transition")
 
@@ -57,18 +57,6 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, DatabaseError) and bool(cause.args) and cause.args[0] in TRANSIENT_MYSQL
 
 
-def busy(call: Call, found: str) -> TransitionTemporarilyUnavailable:
-    """
-    Build the refusal of a call whose object is held elsewhere.
-    """
-    reason = Refusal("locked", str(BUILT_IN_MESSAGES["locked"]), {"action": call.action})
-    error = refusal_error(
-        f"{call.label} refused for {call.subject}: {found}.", (reason,), action=call.action, target=call.target
-    )
-    assert isinstance(error, TransitionTemporarilyUnavailable)
-    return error
-
-
 @contextmanager
 def translated(call: Call) -> Iterator[None]:
     """
@@ -78,7 +66,9 @@ def translated(call: Call) -> Iterator[None]:
         yield
     except DatabaseError as error:
         if is_transient(error):
-            raise busy(call, f"the database gave way to another transaction ({error}). Try again shortly") from error
+            raise busy_error(
+                call, f"the database gave way to another transaction ({error}). Try again shortly"
+            ) from error
         raise
 
 
@@ -96,17 +86,16 @@ def hold(call: Call, kind: str) -> Iterator[None]:
         return
     held = open_calls.get()
     if call.key in held:
-        raise busy(call, "the call it was made from is still moving this object. Start follow-up work from a callback")
-    token = open_calls.set(held | {call.key})
-    try:
-        if kind == "cache":
-            with cache_lock(call):
-                yield
-        else:
-            with translated(call), transaction.atomic(using=call.alias):
-                yield
-    finally:
-        open_calls.reset(token)
+        raise busy_error(
+            call, "the call it was made from is still moving this object. Start follow-up work from a callback"
+        )
+    # The mark ends before the transaction: work that hooks scheduled for after the commit may move the object again.
+    with cache_lock(call) if kind == "cache" else transaction.atomic(using=call.alias):
+        token = open_calls.set(held | {call.key})
+        try:
+            yield
+        finally:
+            open_calls.reset(token)
 
 
 def cache_key(call: Call) -> str:
@@ -126,7 +115,7 @@ def cache_lock(call: Call) -> Iterator[None]:
     key, token = cache_key(call), uuid4().hex
     if not cache.add(key, token, conf.lock_timeout()):
         logger.info("%s: lock of %s is held elsewhere (%s)", call.label, call.subject, key)
-        raise busy(call, "its state lock is held elsewhere. Try again shortly")
+        raise busy_error(call, "its state lock is held elsewhere. Try again shortly")
     try:
         yield
     finally:
@@ -174,7 +163,7 @@ def fetch(call: Call, kind: str, columns: tuple[str, ...]) -> Any:
     connection = connections[call.alias]
     locking = kind in ("row", "nowait")
     if locking and not connection.features.has_select_for_update:
-        take_write_lock(call, connection)
+        take_write_lock(call.column, call.alias)
         locking = False
     nowait = kind == "nowait" and connection.features.has_select_for_update_nowait
     sql, converters = compiled_read(call, connection, columns, locking, nowait)
@@ -191,7 +180,9 @@ def fetch(call: Call, kind: str, columns: tuple[str, ...]) -> Any:
     return values
 
 
-def compiled_read(call: Call, connection: Any, columns: tuple[str, ...], locking: bool, nowait: bool) -> tuple[str, Any]:
+def compiled_read(
+    call: Call, connection: Any, columns: tuple[str, ...], locking: bool, nowait: bool
+) -> tuple[str, Any]:
     """
     Let the ORM compile a read once for each connection; only the key differs between calls.
     """
@@ -199,7 +190,7 @@ def compiled_read(call: Call, connection: Any, columns: tuple[str, ...], locking
     compiled = _compiled.setdefault(connection, {})
     shape = (model, columns, locking, nowait)
     if shape not in compiled:
-        query = models.QuerySet(model=model, using=call.alias).filter(pk=call.instance.pk).order_by()
+        query: Any = models.QuerySet(model=model, using=call.alias).filter(pk=call.instance.pk).order_by()
         query = query.values_list(*columns)
         if locking:
             query = query.select_for_update(nowait=nowait)
@@ -211,14 +202,14 @@ def compiled_read(call: Call, connection: Any, columns: tuple[str, ...], locking
     return found
 
 
-def take_write_lock(call: Call, connection: Any) -> None:
+def take_write_lock(column: Column, alias: str) -> None:
     """
-    Make this transaction the writer before it reads.
+    Make this transaction the writer before it reads, where a database has one write lock for all.
     """
-    owner = call.column.owner._meta
+    connection, owner = connections[alias], column.owner._meta
     quote = connection.ops.quote_name
     with connection.cursor() as cursor:
-        cursor.execute(TAKE_WRITE_LOCK.format(table=quote(owner.db_table), pk=quote(owner.pk.column)))
+        cursor.execute(TAKE_WRITE_LOCK.format(table=quote(owner.db_table), pk=quote(str(owner.pk.column))))
 
 
 def refresh(call: Call, attributes: dict[str, Any]) -> None:
@@ -227,8 +218,9 @@ def refresh(call: Call, attributes: dict[str, Any]) -> None:
     """
     held = call.instance.__dict__
     replaced = [name for name, value in attributes.items() if name in held and held[name] != value]
-    for entry in type(call.instance)._meta.concrete_fields:
-        if entry.attname in replaced and entry.is_relation and entry.is_cached(call.instance):
+    related: list[Any] = [entry for entry in type(call.instance)._meta.concrete_fields if entry.is_relation]
+    for entry in related:
+        if entry.attname in replaced and entry.is_cached(call.instance):
             entry.delete_cached_value(call.instance)
     held.update(attributes)
     if replaced:
@@ -240,6 +232,9 @@ def missing(call: Call) -> ObjectDoesNotExist:
     """
     Build the error for an object without a row.
     """
-    saved = "its row is gone" if owner_pk(call.column, call.instance) is not None else "it has no row yet. Save it first"
-    error: ObjectDoesNotExist = type(call.instance).DoesNotExist(f"{call.label}: {call.subject}: {saved}.")
+    saved = (
+        "its row is gone" if owner_pk(call.column, call.instance) is not None else "it has no row yet. Save it first"
+    )
+    model: Any = type(call.instance)
+    error: ObjectDoesNotExist = model.DoesNotExist(f"{call.label}: {call.subject}: {saved}.")
     return error

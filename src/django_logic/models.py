@@ -7,6 +7,7 @@ They carry no foreign key: writing one locks nobody else's row, and a record out
 
 from __future__ import annotations
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -38,7 +39,7 @@ class Record(models.Model):
     transition_id = models.UUIDField(_("transition"))
     root_id = models.UUIDField(_("root transition"))
     parent_id = models.UUIDField(_("parent transition"), null=True)
-    metadata = models.JSONField(_("metadata"), default=dict, blank=True)
+    metadata = models.JSONField(_("metadata"), default=dict, blank=True, encoder=DjangoJSONEncoder)
 
     objects = RecordQuerySet.as_manager()
 

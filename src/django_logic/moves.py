@@ -47,7 +47,8 @@ class Move:
     """
 
     column: Column
-    instance: models.Model
+    #: None when a whole set moves at once.
+    instance: models.Model | None
     pk: Any
     key: str
     alias: str

@@ -12,14 +12,14 @@ from django.db import models
 
 from django_logic import engine, judge, rules, timeline
 from django_logic.call import Call, make_call
-from django_logic.exceptions import Refusal, Text
+from django_logic.exceptions import Refusal, Text, TransitionNotAllowed
 from django_logic.records import history_of, newest_sequence
 from django_logic.run import lock_of, raise_if_blocked
 from django_logic.subject import Column, alias_of, column_of, instance_key, state_of
 from django_logic.transitions import Hook, Transition
 from django_logic.tree import Tree, tree_of
 
-__all__ = ["BoundAction", "Process"]
+__all__ = ["BoundAction", "Process", "call_of"]
 
 
 class BoundAction:
@@ -41,7 +41,7 @@ class BoundAction:
                 f"{type(self._process).__name__}.{self.name}() takes keywords only; found {len(arguments)} positional"
                 " argument(s). Write user=, reason= and so on, since a dropped user would skip every permission."
             )
-        return engine.perform(self._process.call(action=self.name, keywords=keywords))
+        return engine.perform(call_of(self._process, action=self.name, keywords=keywords))
 
     def __repr__(self) -> str:
         return f"<{type(self._process).__name__}.{self.name} of {self._process.instance._meta.label}>"
@@ -90,7 +90,7 @@ class Process:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if name in tree_of(type(self)).by_action:
             return BoundAction(self, name)
-        call = self.call(action=name, keywords={})
+        call = call_of(self, action=name, keywords={})
         raise judge.refuse(call, state_of(self.column, self.instance), judge.examine(call, None).reasons)
 
     def __dir__(self) -> list[str]:
@@ -117,27 +117,20 @@ class Process:
         """
         return state_of(self.column, self.instance)
 
-    def call(self, *, action: str | None = None, target: Any = None, keywords: dict[str, Any]) -> Call:
-        """
-        Make the Call that the engine performs and the judge examines; runs nothing.
-        """
-        return make_call(
-            column=self.column, tree=self.tree, instance=self.instance, keywords=keywords, action=action, target=target
-        )
-
     def transition_to(self, target: Any, **keywords: Any) -> bool:
         """
         Move the object to a state by whichever declared edge leads there.
 
         Shape: True when it moved, False when it was there already. Raises: TransitionNotAllowed.
         """
-        return engine.perform(self.call(target=target, keywords=keywords))
+        return engine.perform(call_of(self, target=target, keywords=keywords))
 
     async def atransition(self, action: str, **keywords: Any) -> bool:
         """
         Run an action from async code.
         """
-        return await sync_to_async(lambda: getattr(self, action)(**keywords))()
+        moved: bool = await sync_to_async(lambda: Process.__getattr__(self, action)(**keywords))()
+        return moved
 
     async def atransition_to(self, target: Any, **keywords: Any) -> bool:
         """
@@ -145,26 +138,17 @@ class Process:
         """
         return await sync_to_async(self.transition_to)(target, **keywords)
 
-    def why_not(self, action: str | None = None, *, target: Any = None, user: Any = None, **keywords: Any) -> list[Refusal]:
+    def why_not(
+        self, action: str | None = None, *, target: Any = None, user: Any = None, **keywords: Any
+    ) -> list[Refusal]:
         """
         List every reason why an action, or a move to ``target``, would be refused now; empty when it may run.
 
         A duplicate is no refusal unless the process refuses duplicates. Judges the state in memory.
         """
-        call = self.call(action=action, target=target, keywords={"user": user, **keywords})
-        blocking = self.blocking(call)
+        call = call_of(self, action=action, target=target, keywords={"user": user, **keywords})
+        blocking = blocked_by(call)
         return blocking or list(judge.examine(call, self.state, lambda: self.version).reasons)
-
-    def blocking(self, call: Call) -> list[Refusal]:
-        """
-        List what keeps the object busy for a call.
-        """
-        try:
-            if lock_of(call) != "none":
-                raise_if_blocked(call)
-        except engine.TransitionNotAllowed as busy:
-            return list(busy.reasons)
-        return []
 
     def get_available_transitions(self, user: Any = None, action_name: str | None = None) -> list[Transition]:
         """
@@ -172,9 +156,9 @@ class Process:
 
         Judges the state in memory. While background work is open only actions that take no lock are left.
         """
-        call = self.call(action="", keywords={"user": user})
+        call = call_of(self, action="", keywords={"user": user})
         found = [candidate.transition for candidate in judge.available(call, self.state)]
-        if self.blocking(call):
+        if blocked_by(call):
             found = [transition for transition in found if transition.lock == "none"]
         return [transition for transition in found if action_name in (None, transition.action_name)]
 
@@ -189,7 +173,9 @@ class Process:
         """
         Return the object's moves in this process as a queryset, newest last.
         """
-        return history_of(self.column, instance_key(self.column, self.instance), alias_of(self.instance)).order_by("sequence")
+        return history_of(self.column, instance_key(self.column, self.instance), alias_of(self.instance)).order_by(
+            "sequence"
+        )
 
     @property
     def version(self) -> int:
@@ -206,4 +192,30 @@ class Process:
 
 
 for method in (Process.transition_to, Process.atransition, Process.atransition_to):
-    method.alters_data = True  # type: ignore[attr-defined]
+    vars(method)["alters_data"] = True
+
+
+def call_of(process: Process, *, action: str | None = None, target: Any = None, keywords: dict[str, Any]) -> Call:
+    """
+    Make the Call that the engine performs and the judge examines; runs nothing.
+    """
+    return make_call(
+        column=process.column,
+        tree=process.tree,
+        instance=process.instance,
+        keywords=keywords,
+        action=action,
+        target=target,
+    )
+
+
+def blocked_by(call: Call) -> list[Refusal]:
+    """
+    List what keeps the object busy for a call.
+    """
+    try:
+        if lock_of(call) != "none":
+            raise_if_blocked(call)
+    except TransitionNotAllowed as busy:
+        return list(busy.reasons)
+    return []

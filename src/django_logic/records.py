@@ -24,11 +24,15 @@ def history_of(column: Column, key: str, alias: str) -> Any:
     """
     Return the history of one object in one process, in no order.
     """
-    return history_model().objects.using(alias).filter(
-        app_label=column.app_label,
-        model_name=column.model_name,
-        instance_id=key,
-        process_name=column.process_name,
+    return (
+        history_model()
+        .objects.using(alias)
+        .filter(
+            app_label=column.app_label,
+            model_name=column.model_name,
+            instance_id=key,
+            process_name=column.process_name,
+        )
     )
 
 

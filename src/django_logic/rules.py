@@ -18,8 +18,8 @@ from django_logic import conf
 from django_logic.exceptions import RefusalReason
 from django_logic.hooks import accepts_instance, name_of
 from django_logic.states import nearest
-from django_logic.transitions import HOOK_SLOTS, Transition, read_hooks
-from django_logic.tree import dotted, tree_of, walk
+from django_logic.transitions import HOOK_SLOTS, Transition, read_hooks, read_messages
+from django_logic.tree import ProcessClass, Tree, compile_tree, dotted, tree_of, walk
 
 __all__ = ["check_binding", "check_process", "hooks_of", "signature_offenders"]
 
@@ -39,11 +39,12 @@ def check_process(process_class: Any) -> None:
     refuse_misspelled(process_class, path)
     check_lists(process_class, path)
     check_choices(process_class, path)
-    tree = tree_of(process_class)
+    tree = compile_tree(process_class)
     for name, named in tree.by_action.items():
         if hasattr(process_class, name) or name in ("instance", "field_name"):
             raise ImproperlyConfigured(
-                f"{path}: the action {name!r} is shadowed by the attribute of that name, so no call could reach it. Rename it."
+                f"{path}: the action {name!r} is shadowed by the attribute of that name, so no call could reach it."
+                " Rename it."
             )
         locks = {candidate.lock for candidate in named}
         if len(locks) > 1:
@@ -52,14 +53,14 @@ def check_process(process_class: Any) -> None:
                 f"{path}: the declarations of {name!r} take different locks ({found}), but the lock is taken before one"
                 " of them is chosen. Give them the same."
             )
-    check_refusal_messages(process_class, path)
+    check_refusal_messages(tree, path)
 
 
 def refuse_misspelled(process_class: Any, path: str) -> None:
     """
     Refuse a class attribute that looks like a slot with a slip of the pen.
     """
-    known = [name for name in dir(process_class.__mro__[-2]) if not name.startswith("_")]
+    known = ProcessClass.__annotations__
     for name, value in vars(process_class).items():
         if name.startswith("_") or name in known or callable(value) or hasattr(value, "__get__"):
             continue
@@ -103,19 +104,20 @@ def check_choices(process_class: Any, path: str) -> None:
             raise ImproperlyConfigured(f"{path}.{slot} must be True or False; found {getattr(process_class, slot)!r}.")
 
 
-def check_refusal_messages(process_class: Any, path: str) -> None:
+def check_refusal_messages(tree: Tree, path: str) -> None:
     """
     Check that every key of a refusal map is a code or a guard's name, so that no message waits in vain.
     """
-    tree = tree_of(process_class)
     guards = {name_of(hook) for entry in tree.candidates for hook in (*entry.permissions, *entry.conditions)}
     known = {*map(str, RefusalReason), *guards}
-    maps = [(f"{path}.refusal_messages", process_class.refusal_messages)]
-    maps += [(f"{entry.name}: refusal_messages", entry.transition.refusal_messages) for entry in tree.candidates]
+    maps = [(f"{path}.refusal_messages", tree.root.refusal_messages)]
+    maps += [(f"{entry.dotted}.refusal_messages", entry.transition.refusal_messages) for entry in tree.candidates]
     for where, words in maps:
-        for key in words:
+        for key in read_messages(where, words):
             if key not in known:
-                raise ImproperlyConfigured(f"{where}: {key!r} is neither a refusal code nor a guard.{nearest(key, known)}")
+                raise ImproperlyConfigured(
+                    f"{where}: {key!r} is neither a refusal code nor a guard.{nearest(key, known)}"
+                )
 
 
 def hooks_of(process_class: Any) -> Iterator[tuple[str, Any]]:
@@ -138,7 +140,8 @@ def signature_offenders(process_class: Any) -> list[str]:
     List the hooks whose first parameter can't take the instance.
     """
     return [
-        f"{place}: {name_of(hook)} has no named first parameter for the instance. Write def {name_of(hook)}(instance, **kwargs)."
+        f"{place}: {name_of(hook)} has no named first parameter for the instance."
+        f" Write def {name_of(hook)}(instance, **kwargs)."
         for place, hook in hooks_of(process_class)
         if not accepts_instance(hook)
     ]
@@ -148,7 +151,10 @@ def check_binding(model: Any, process_class: Any, state_field: str) -> None:
     """
     Check a model and a process before they are bound.
     """
+    if not (isinstance(process_class, type) and hasattr(process_class, "nested_processes")):
+        raise ImproperlyConfigured(f"bind_model_process takes a Process class; found {process_class!r}.")
     path = dotted(process_class)
+    check_process(process_class)  # what it nests may have been completed since it was created
     if not (isinstance(model, type) and issubclass(model, models.Model)) or model._meta.abstract:
         raise ImproperlyConfigured(f"{path}: only a concrete model can be bound; found {model!r}.")
     where = f"{path} on {model._meta.label}"
@@ -157,13 +163,16 @@ def check_binding(model: Any, process_class: Any, state_field: str) -> None:
     except FieldDoesNotExist:
         names = [entry.name for entry in model._meta.concrete_fields]
         raise ImproperlyConfigured(
-            f"{where}: the model has no field {state_field!r}.{nearest(state_field, names)} Its fields: {', '.join(names)}."
+            f"{where}: the model has no field {state_field!r}.{nearest(state_field, names)}"
+            f" Its fields: {', '.join(names)}."
         ) from None
     if field not in model._meta.concrete_fields:
         raise ImproperlyConfigured(f"{where}: {state_field!r} has no column of its own, so it can't hold a state.")
     for state in tree_of(process_class).states:
         if len(str(state)) > LONGEST_STATE:
-            raise ImproperlyConfigured(f"{where}: the state {state!r} is longer than {LONGEST_STATE} characters. Shorten it.")
+            raise ImproperlyConfigured(
+                f"{where}: the state {state!r} is longer than {LONGEST_STATE} characters. Shorten it."
+            )
     check_next_transitions(process_class, where)
     check_cache(process_class, where)
     offenders = signature_offenders(process_class)
@@ -182,7 +191,7 @@ def check_next_transitions(process_class: Any, where: str) -> None:
         following = candidate.transition.next_transition
         if following is not None and following not in tree.by_action:
             raise ImproperlyConfigured(
-                f"{where}: {candidate.name} names the next transition {following!r}, which nothing"
+                f"{where}: {candidate.dotted} names the next transition {following!r}, which nothing"
                 f" declares.{nearest(following, tree.by_action)}"
             )
 
@@ -196,5 +205,5 @@ def check_cache(process_class: Any, where: str) -> None:
     if "cache" in kinds and not settings.DEBUG and backend.rpartition(".")[2] in PER_PROCESS_CACHES:
         raise ImproperlyConfigured(
             f"{where}: lock='cache' needs a cache that all processes share; settings.CACHES['default'] is {backend}."
-            " Point it at Redis, Memcached, files or the database, or use lock='row'."
+            " Point it at Redis, Memcached or the database, or use lock='row'."
         )

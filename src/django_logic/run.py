@@ -5,12 +5,14 @@ What a call finds out on its way through the engine, and the questions every ste
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from django.db import connections
 from django.dispatch import Signal
 
-from django_logic import conf, extension, judge
-from django_logic.call import Call, running_within
+from django_logic import conf, extension, hooks, judge
+from django_logic.call import Call
 from django_logic.exceptions import AlreadyInProgress, Refusal, TransitionNotAllowed
 from django_logic.moves import Move
 from django_logic.records import newest_sequence
@@ -34,6 +36,8 @@ class Run:
     #: The state that was read under the lock, in a tuple; empty before.
     state: tuple[Any, ...] = ()
     is_duplicate: bool = False
+    #: Whether a transaction of this call's own was committed, so that nothing can undo the move any more.
+    is_committed: bool = False
     move: Move | None = None
     #: What a hook raised, to tell it from a refusal of this call.
     hook_error: Exception | None = None
@@ -81,7 +85,11 @@ def blocked_error(call: Call, reason: Refusal) -> TransitionNotAllowed:
     is_background = any(candidate.transition.is_background for candidate in judge.candidates_of(call))
     if reason.code == "background_in_flight" and is_background:
         return AlreadyInProgress(
-            str(error), action=error.action, target=error.target, current_state=error.current_state, reasons=error.reasons
+            str(error),
+            action=error.action,
+            target=error.target,
+            current_state=error.current_state,
+            reasons=error.reasons,
         )
     return error
 
@@ -90,6 +98,17 @@ def announce(signal: Signal, call: Call, **facts: Any) -> None:
     """
     Tell receivers; one that raises is logged by Django and changes nothing.
     """
-    if signal.receivers:
-        with running_within(call):
-            signal.send_robust(sender=call.column.model, call=call, **facts)
+    if not signal.receivers:
+        return
+    tell = partial(signal.send_robust, sender=call.column.model, call=call, **facts)
+    if connections[call.alias].in_atomic_block and any(is_foreign(key) for key, *_rest in signal.receivers):
+        hooks.run_apart(call, "a signal receiver", tell)  # its database error must not spoil the caller's transaction
+    else:
+        tell()
+
+
+def is_foreign(key: tuple[Any, ...]) -> bool:
+    """
+    Tell a project's receiver from the library's own, which keep their database work apart themselves.
+    """
+    return not (isinstance(key[0], str) and key[0].startswith("django_logic."))

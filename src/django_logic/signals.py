@@ -12,14 +12,14 @@ from django.dispatch import Signal
 __all__ = ["transition_failed", "transition_finished", "transition_refused", "transition_started"]
 
 #: Sent before anything is locked. Adds: nothing.
-transition_started = Signal()
+transition_started = Signal(use_caching=True)
 
 #: Sent when the call ended well, before its callbacks; inside the caller's transaction if there is one.
 #: Adds: ``moved`` (False for a duplicate), ``move`` (None for a duplicate or an action).
-transition_finished = Signal()
+transition_finished = Signal(use_caching=True)
 
 #: Sent when a hook or the write failed, after the undo. Adds: ``exception``, ``move`` (to failed_state, or None).
-transition_failed = Signal()
+transition_failed = Signal(use_caching=True)
 
 #: Sent when the call was refused; nothing was written. Adds: ``exception``.
-transition_refused = Signal()
+transition_refused = Signal(use_caching=True)

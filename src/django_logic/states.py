@@ -42,9 +42,7 @@ def plain_table(table: Any) -> dict[Any, tuple[Any, ...]]:
     rows: dict[Any, tuple[Any, ...]] = {}
     for source, targets in table.items():
         if isinstance(targets, (str, bytes)) or not isinstance(targets, Iterable):
-            raise TypeError(
-                f"the targets of {plain(source)!r} must be a set or list of states; found {targets!r}"
-            )
+            raise TypeError(f"the targets of {plain(source)!r} must be a set or list of states; found {targets!r}")
         rows[plain(source)] = plain_all(targets)
     return rows
 

@@ -7,7 +7,7 @@ History belongs to the model that declares the column, so proxies and children o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from django.db import models, router
@@ -64,12 +64,12 @@ class Column:
         )
 
 
-@lru_cache(maxsize=None)
+@cache
 def column_of(model: type[models.Model], field_name: str, process_name: str) -> Column:
     """
     Return the column a process moves on this model.
     """
-    options = model._meta
+    options: Any = model._meta
     field = options.get_field(field_name)
     owner = field.model._meta.concrete_model
     moving = tuple(entry for entry in options.concrete_fields if getattr(entry, "auto_now", False))
@@ -81,8 +81,8 @@ def column_of(model: type[models.Model], field_name: str, process_name: str) -> 
         app_label=owner._meta.app_label,
         model_name=str(owner._meta.model_name),
         auto_now=moving,
-        # A time column in another table can't move in the same statement, save() moves both.
-        overrides_save=saves_its_own_way(model) or any(entry.model._meta.concrete_model is not owner for entry in moving),
+        overrides_save=saves_its_own_way(model)
+        or any(entry.model._meta.concrete_model is not owner for entry in moving),
     )
 
 
@@ -91,7 +91,8 @@ def saves_its_own_way(model: type[models.Model]) -> bool:
     Tell whether the class replaces a step of Django's save().
     """
     return any(
-        getattr(model, step) is not getattr(models.Model, step) for step in ("save", "save_base", "_save_table", "_do_update")
+        getattr(model, step) is not getattr(models.Model, step)
+        for step in ("save", "save_base", "_save_table", "_do_update")
     )
 
 

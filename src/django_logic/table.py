@@ -4,6 +4,7 @@ The second front door: a transition table on the model, compiled into a process 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.core.exceptions import ImproperlyConfigured
@@ -12,7 +13,7 @@ from django.db.models.signals import class_prepared
 
 from django_logic.binding import ProcessAccessor, ProcessManager
 from django_logic.process import Process
-from django_logic.states import plain, plain_table
+from django_logic.states import nearest, plain, plain_table
 from django_logic.transitions import Transition
 
 __all__ = ["TransitionsMixin", "compile_table"]
@@ -34,6 +35,8 @@ class TransitionsMixin:
 
     state_field: ClassVar[str] = "status"
     TRANSITIONS: ClassVar[Any]
+    #: Whether creating an object writes a first history row.
+    record_initial_state: ClassVar[bool] = False
     process: Any
 
     def transition_to(self, target: Any, *, actor: Any = None, reason: str = "", **keywords: Any) -> bool:
@@ -57,7 +60,11 @@ class TransitionsMixin:
         Tell whether the state in memory has an edge to the target; permissions are not asked.
         """
         process: Process = self.process
-        here = [candidate for candidate in process.tree.by_target.get(plain(target), ()) if process.state in candidate.sources]
+        here = [
+            candidate
+            for candidate in process.tree.by_target.get(plain(target), ())
+            if process.state in candidate.sources
+        ]
         return bool(here) and not process.why_not(target=target)
 
     @property
@@ -69,10 +76,10 @@ class TransitionsMixin:
 
 
 for method in (TransitionsMixin.transition_to, TransitionsMixin.atransition_to):
-    method.alters_data = True  # type: ignore[attr-defined]
+    vars(method)["alters_data"] = True
 
 
-def compile_table(name: str, module: str, table: Any) -> type[Process]:
+def compile_table(name: str, module: str, table: Any, *, record_initial_state: bool = False) -> type[Process]:
     """
     Make the process a table stands for; its actions are called ``to_<target>``.
 
@@ -83,9 +90,12 @@ def compile_table(name: str, module: str, table: Any) -> type[Process]:
     except TypeError as error:
         raise ImproperlyConfigured(f"{module}.{name}.TRANSITIONS: {error}.") from None
     edges = [
-        Transition(f"to_{target}", sources=[source], target=target) for source, targets in rows.items() for target in targets
+        Transition(f"to_{target}", sources=[source], target=target)
+        for source, targets in rows.items()
+        for target in targets
     ]
-    return type(f"{name}Process", (Process,), {"__module__": module, "transitions": edges})
+    declared = {"__module__": module, "transitions": edges, "record_initial_state": record_initial_state}
+    return type(f"{name}Process", (Process,), declared)
 
 
 def bind_table(sender: type[models.Model], **_signal: Any) -> None:
@@ -98,12 +108,27 @@ def bind_table(sender: type[models.Model], **_signal: Any) -> None:
         return
     table = getattr(sender, "TRANSITIONS", None)
     if table is None:
+        refuse_misspelled(sender)
         return
     inherited = getattr(sender, Process.process_name, None)
     if isinstance(inherited, ProcessAccessor) and "TRANSITIONS" not in vars(sender):
         return
-    process_class = compile_table(sender.__name__, sender.__module__, table)
+    process_class = compile_table(
+        sender.__name__, sender.__module__, table, record_initial_state=sender.record_initial_state
+    )
     ProcessManager.bind_model_process(sender, process_class, sender.state_field)
+
+
+def refuse_misspelled(model: type[models.Model]) -> None:
+    """
+    Refuse a model whose table has a slip in its name; one without any table may be bound to a process by hand.
+    """
+    for name, value in vars(model).items():
+        if isinstance(value, Mapping) and nearest(name.upper(), ["TRANSITIONS"]):
+            raise ImproperlyConfigured(
+                f"{model.__module__}.{model.__name__}.{name}: nothing reads an attribute of that name."
+                " Did you mean 'TRANSITIONS'?"
+            )
 
 
 class_prepared.connect(bind_table, dispatch_uid="django_logic.bind_table")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack
 
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.functional import Promise
 
 from django_logic.exceptions import Text
 from django_logic.states import State, nearest, plain, plain_all
@@ -40,7 +41,7 @@ class Slots(TypedDict, total=False):
     lock: str | None
     event: str | bool | Callable[..., Any] | None
     label: Text | None
-    refusal_messages: Mapping[str, Text]
+    refusal_messages: Mapping[str, Text] | None
 
 
 def refusal_message(message: Text) -> Callable[[HookT], HookT]:
@@ -64,7 +65,8 @@ class Transition:
     """
     Declare one named move: where it may start, where it ends, and its hooks.
 
-    ``sources`` lists states, or is ``"*"`` for every declared state but the target. Enum members are stored as their values.
+    ``sources`` lists states, or is ``"*"`` for every declared state but the target. Enum members become
+    their values.
     Raises: ImproperlyConfigured for a keyword, a state or a hook that can't be right.
     Source: docs/reference/declarations.md
 
@@ -110,7 +112,7 @@ class Transition:
             "action_name": read_action_name(where, action_name),
             "any_source": isinstance(sources, str) and sources == ANY,
             "sources": read_sources(where, sources),
-            "target": plain(target),
+            "target": read_state(f"{where}.target", target),
             **read_slots(where, slots, self.lock_kinds),
         }
         for name, value in values.items():
@@ -144,9 +146,7 @@ class Action(Transition):
     is_action = True
     lock_kinds = (*LOCKS_OF_A_MOVE, "none")
 
-    def __init__(
-        self, action_name: str, sources: Iterable[Any] | Literal["*"], **slots: Unpack[Slots]
-    ) -> None:
+    def __init__(self, action_name: str, sources: Iterable[Any] | Literal["*"], **slots: Unpack[Slots]) -> None:
         super().__init__(action_name, sources, None, **slots)
 
 
@@ -168,13 +168,41 @@ def read_sources(where: str, sources: Any) -> tuple[Any, ...]:
     if isinstance(sources, str):
         if sources == ANY:
             return ()
-        raise ImproperlyConfigured(f"{where}: sources must be a list of states; found the text {sources!r}. Write [{sources!r}].")
-    if not isinstance(sources, Iterable):
+        raise ImproperlyConfigured(
+            f"{where}: sources must be a list of states; found the text {sources!r}. Write [{sources!r}]."
+        )
+    if isinstance(sources, bytes) or not isinstance(sources, Iterable):
         raise ImproperlyConfigured(f"{where}: sources must be a list of states or '*'; found {sources!r}.")
-    states = plain_all(sources)
+    states = plain_all(read_state(f"{where}.sources", source) for source in sources)
     if not states:
         raise ImproperlyConfigured(f"{where}: sources is empty, so it could never run. Name a state, or '*'.")
     return states
+
+
+def read_state(where: str, state: Any) -> Any:
+    """
+    Return a state as its plain value; refuse what no state column holds.
+    """
+    value = plain(state)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int))):
+        raise ImproperlyConfigured(
+            f"{where}: a state must be text, a whole number or a member of an enum; found {state!r}."
+        )
+    return value
+
+
+def read_messages(where: str, messages: Any) -> Mapping[str, Text]:
+    """
+    Return a map of refusal messages; refuse what is no map of texts.
+    """
+    if messages is None:
+        return {}
+    if not isinstance(messages, Mapping):
+        raise ImproperlyConfigured(f"{where} must map a refusal code or a guard's name to a text; found {messages!r}.")
+    for key, message in messages.items():
+        if not isinstance(key, str) or not isinstance(message, (str, Promise)):
+            raise ImproperlyConfigured(f"{where}: both sides must be text; found {key!r}: {message!r}.")
+    return dict(messages)
 
 
 def read_slots(where: str, slots: Mapping[str, Any], lock_kinds: tuple[str, ...]) -> dict[str, Any]:
@@ -192,7 +220,7 @@ def read_slots(where: str, slots: Mapping[str, Any], lock_kinds: tuple[str, ...]
             raise ImproperlyConfigured(f"{where}: unknown keyword {key!r}.{nearest(key, Slots.__annotations__)}")
     for slot in HOOK_SLOTS:
         values[slot] = read_hooks(f"{where}.{slot}", values.get(slot, ()))
-    values["failed_state"] = plain(values.get("failed_state"))
+    values["failed_state"] = read_state(f"{where}.failed_state", values.get("failed_state"))
     values["in_progress_state"] = None
     values["next_transition"] = read_optional_text(f"{where}.next_transition", values.get("next_transition"))
     values["lock"] = values.get("lock")
@@ -200,7 +228,7 @@ def read_slots(where: str, slots: Mapping[str, Any], lock_kinds: tuple[str, ...]
         raise ImproperlyConfigured(f"{where}: lock must be one of {', '.join(lock_kinds)}; found {values['lock']!r}.")
     values["event"] = values.get("event")
     values["label"] = values.get("label")
-    values["refusal_messages"] = dict(values.get("refusal_messages") or {})
+    values["refusal_messages"] = read_messages(f"{where}.refusal_messages", values.get("refusal_messages", {}))
     return values
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 from django_logic.exceptions import Text
 from django_logic.transitions import Hook, Transition
 
-__all__ = ["Candidate", "ProcessClass", "Tree", "dotted", "tree_of", "walk"]
+__all__ = ["Candidate", "ProcessClass", "Tree", "compile_tree", "dotted", "tree_of", "walk"]
 
 
 class ProcessClass(Protocol):
@@ -29,6 +29,8 @@ class ProcessClass(Protocol):
     duplicates: str
     refresh: bool
     refusal_messages: Mapping[str, Text]
+    record_initial_state: bool
+    durable_callbacks: bool
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,13 @@ class Candidate:
         Return the dotted name messages use.
         """
         return f"{self.owner.__name__}.{self.transition.action_name}"
+
+    @property
+    def dotted(self) -> str:
+        """
+        Return the import path of its place, for messages about the declaration.
+        """
+        return f"{dotted(self.owner)}.{self.transition.action_name}"
 
     @cached_property
     def has_work(self) -> bool:
@@ -139,10 +148,24 @@ def walk(
         yield from walk(nested, here, seen)
 
 
-@lru_cache(maxsize=None)
-def tree_of(process_class: type[ProcessClass]) -> Tree:
+@cache
+def compiled(process_class: Any) -> Tree:
     """
-    Compile a process class.
+    Remember the tree of a process class from its first use on.
+    """
+    return compile_tree(process_class)
+
+
+def tree_of(process_class: Any) -> Tree:
+    """
+    Return what a process class declares, compiled once.
+    """
+    return compiled(process_class)
+
+
+def compile_tree(process_class: Any) -> Tree:
+    """
+    Compile a process class as it is now.
     """
     placed = [(path, transition) for path in walk(process_class) for transition in path[-1].transitions]
     states = frozenset().union(*(declared_states(transition) for _path, transition in placed))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from django.db import transaction
+from django.db import connections, transaction
+from django.db.transaction import TransactionManagementError
 
 from django_logic import conf, hooks, locks, writer
 from django_logic.call import Call
@@ -31,6 +32,7 @@ def work(run: Run, candidate: Candidate, state: Any, kind: str) -> None:
     try:
         with undo_point(call, candidate, is_apart):
             hooks.run_side_effects(call, transition.side_effects)
+            refuse_swallowed(call, is_apart)
             if not transition.is_action:
                 run.move = write_apart(call, candidate, state) if is_apart else write(call, candidate, state)
     except writer.MoveLost:
@@ -41,6 +43,17 @@ def work(run: Run, candidate: Candidate, state: Any, kind: str) -> None:
         run.hook_error, run.move = error, None
         if transition.failed_state is None or not write_failed(run, candidate, state, kind):
             raise
+
+
+def refuse_swallowed(call: Call, is_apart: bool) -> None:
+    """
+    Fail work whose hook swallowed a database error: the database has undone it already, or will.
+    """
+    if not is_apart and connections[call.alias].needs_rollback:
+        raise TransactionManagementError(
+            f"{call.label} of {call.subject}: a hook swallowed a database error, so its writes can't be kept."
+            " Let the error pass, or wrap what may fail in transaction.atomic()."
+        )
 
 
 def undo_point(call: Call, candidate: Candidate, is_apart: bool) -> AbstractContextManager[Any]:
@@ -77,7 +90,7 @@ def write_apart(call: Call, candidate: Candidate, state: Any) -> Move:
 
 def write_failed(run: Run, candidate: Candidate, state: Any, kind: str) -> bool:
     """
-    Write failed_state; return False, with a log line, where that is refused, so that the first error stays the one told.
+    Write failed_state; return False, with a log line, where that is refused: the first error stays the one told.
     """
     call, transition = run.call, candidate.transition
     own_lock = next((process.lock for process in reversed(candidate.path) if process.lock), None) or conf.lock_kind()
@@ -85,12 +98,18 @@ def write_failed(run: Run, candidate: Candidate, state: Any, kind: str) -> bool:
         with locks.hold(call, own_lock) if kind == "none" else nullcontext(), transaction.atomic(using=call.alias):
             if kind in ("cache", "none"):
                 raise_if_blocked(call)
-                if locks.read(call, "row", whole=False) != state:
+                run.state = (locks.read(call, "row", whole=False),)
+                if run.state[0] != state:
                     raise writer.MoveLost
             move = plan(call, state, transition.failed_state, action=transition.action_name, is_success=False)
             writer.apply(move)
+    except writer.MoveLost:
+        hooks.logger.warning("%s: %s moved meanwhile, failed_state was not written", call.label, call.subject)
+        return False
     except Exception:
-        hooks.logger.exception("%s: failed_state %r of %s was not written", call.label, transition.failed_state, call.subject)
+        hooks.logger.exception(
+            "%s: failed_state %r of %s was not written", call.label, transition.failed_state, call.subject
+        )
         return False
     run.move = move
     return True

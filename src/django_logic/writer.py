@@ -7,18 +7,21 @@ listens to its saves is written by ``save()``. What the caller holds, a lock or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import IntegrityError, connections, models, transaction
+from django.db.models import Max
 
 from django_logic.extension import SEQUENCE, Row, contributed
-from django_logic.moves import HISTORY_COLUMNS, Move, history_values
+from django_logic.moves import Move, history_values
 from django_logic.records import history_model, history_of
+from django_logic.statements import fields_by_attribute, many_statement, move_statement
 from django_logic.subject import Column, remember_state
 
-__all__ = ["MoveLost", "SequenceTaken", "apply"]
+__all__ = ["MoveLost", "SequenceTaken", "apply", "apply_many", "record_birth"]
 
 
 class MoveLost(Exception):
@@ -33,31 +36,6 @@ class SequenceTaken(Exception):
     """
 
 
-#: One move: the state, its time columns, the history row with the next sequence and the contributed rows, or nothing.
-MOVE = """
-WITH moved AS (
-    UPDATE {table} SET {assignments}
-    WHERE {pk} = %(pk)s AND {state} {is_expected}
-    RETURNING {pk}
-), recorded AS (
-    INSERT INTO {history} ({columns}, "sequence")
-    SELECT {values}, (
-        SELECT COALESCE(MAX("sequence"), 0) + 1 FROM {history}
-        WHERE "instance_id" = %(instance_id)s AND "model_name" = %(model_name)s
-        AND "app_label" = %(app_label)s AND "process_name" = %(process_name)s
-    )
-    FROM moved
-    RETURNING "sequence"
-){extra}
-SELECT "sequence" FROM recorded
-"""
-
-#: One contributed row, inserted only if the move was.
-CONTRIBUTED = """, contributed_{index} AS (
-    INSERT INTO {table} ({columns}) SELECT {values} FROM recorded
-)"""
-
-
 def apply(move: Move) -> int:
     """
     Write a move and all that agrees with it; return the sequence of its history row.
@@ -65,22 +43,25 @@ def apply(move: Move) -> int:
     Transaction: joins an open one, else everything is one of its own. Afterwards the instance in memory says so too.
     Raises: MoveLost, SequenceTaken, or what the database says of the new state.
     """
+    instance = move.instance
+    if instance is None:
+        raise TypeError("apply() moves one instance and was given a move without one. Use apply_many().")
     rows = contributed(move)
-    held = {entry.attname: getattr(move.instance, entry.attname) for entry in move.column.auto_now}
+    held = {entry.attname: getattr(instance, entry.attname) for entry in move.column.auto_now}
     try:
         if move.column.listens():
-            sequence = apply_by_save(move, rows)
+            sequence = apply_by_save(move, instance, rows)
         elif connections[move.alias].vendor == "postgresql":
             sequence = apply_by_statement(move, rows)
         else:
             sequence = apply_by_orm(move, rows)
     except BaseException as error:
-        vars(move.instance).update(held)
-        remember_state(move.column, move.instance, move.expected)
+        vars(instance).update(held)
+        remember_state(move.column, instance, move.expected)
         if isinstance(error, IntegrityError) and "dl_history_one_sequence" in str(error):
             raise SequenceTaken(str(error)) from error
         raise
-    remember_state(move.column, move.instance, move.new)
+    remember_state(move.column, instance, move.new)
     return sequence
 
 
@@ -88,7 +69,8 @@ def time_values(move: Move) -> dict[str, Any]:
     """
     Return the ``auto_now`` columns that move with the state; sets them on the instance, as save() would.
     """
-    return {entry.attname: entry.pre_save(move.instance, add=False) for entry in move.column.auto_now}
+    instance = move.instance if move.instance is not None else move.column.model()
+    return {entry.attname: entry.pre_save(instance, add=False) for entry in move.column.auto_now}
 
 
 def apply_by_statement(move: Move, rows: tuple[Row, ...]) -> int:
@@ -99,12 +81,13 @@ def apply_by_statement(move: Move, rows: tuple[Row, ...]) -> int:
     column = move.column
     shape = tuple((row.model, tuple((name, value is SEQUENCE) for name, value in row.values.items())) for row in rows)
     sql = move_statement(column, shape, move.expected is None)
-    history = history_model()._meta
     parameters = {
         "pk": column.owner._meta.pk.get_db_prep_value(move.pk, connection),
         "new": column.field.get_db_prep_save(move.new, connection),
         "expected": column.field.get_db_prep_save(move.expected, connection),
-        **prepared(connection, history, "", history_values(move)),
+        # Plain text, UUIDs and times need no preparation on PostgreSQL, which the fast path feels.
+        **history_values(move),
+        "metadata": json.dumps(move.metadata, cls=DjangoJSONEncoder) if move.metadata else "{}",
         **prepared(connection, column.owner._meta, "now_", time_values(move)),
     }
     for index, row in enumerate(rows):
@@ -123,57 +106,7 @@ def prepared(connection: Any, options: Any, prefix: str, values: Mapping[str, An
     Return values as the driver takes them, under the names the statement uses.
     """
     by_attribute = fields_by_attribute(options.model)
-    return {
-        f"{prefix}{name}": by_attribute[name].get_db_prep_save(value, connection) for name, value in values.items()
-    }
-
-
-@lru_cache(maxsize=None)
-def fields_by_attribute(model: type[models.Model]) -> dict[str, Any]:
-    """
-    Return a model's columns by the attribute that holds them.
-    """
-    return {entry.attname: entry for entry in model._meta.concrete_fields}
-
-
-@lru_cache(maxsize=1024)
-def move_statement(column: Column, shape: tuple[Any, ...], from_null: bool) -> str:
-    """
-    Compose the statement for a column and the shape of what is contributed.
-    """
-    owner, history = column.owner._meta, history_model()._meta
-    assigned = [f"{quoted(column.field.column)} = %(new)s"]
-    assigned += [f"{quoted(entry.column)} = %(now_{entry.attname})s" for entry in column.auto_now]
-    extra = []
-    for index, (model, names) in enumerate(shape):
-        columns = fields_by_attribute(model)
-        extra.append(
-            CONTRIBUTED.format(
-                index=index,
-                table=quoted(model._meta.db_table),
-                columns=", ".join(quoted(columns[name].column) for name, _ in names),
-                values=", ".join('"sequence"' if taken else f"%(row{index}_{name})s" for name, taken in names),
-            )
-        )
-    return MOVE.format(
-        table=quoted(owner.db_table),
-        assignments=", ".join(assigned),
-        pk=quoted(owner.pk.column),
-        state=quoted(column.field.column),
-        is_expected="IS NULL" if from_null else "= %(expected)s",
-        history=quoted(history.db_table),
-        columns=", ".join(f'"{name}"' for name in HISTORY_COLUMNS),
-        values=", ".join(f"%({name})s" for name in HISTORY_COLUMNS),
-        extra="".join(extra),
-    )
-
-
-def quoted(name: str) -> str:
-    """
-    Quote a name for PostgreSQL inside a statement with parameters; a name quoted already stays as it is.
-    """
-    inner = name if name.startswith('"') and name.endswith('"') else '"{}"'.format(name.replace('"', '""'))
-    return inner.replace("%", "%%")
+    return {f"{prefix}{name}": by_attribute[name].get_db_prep_save(value, connection) for name, value in values.items()}
 
 
 def apply_by_orm(move: Move, rows: tuple[Row, ...]) -> int:
@@ -183,14 +116,13 @@ def apply_by_orm(move: Move, rows: tuple[Row, ...]) -> int:
     column = move.column
     state = {column.field.attname: move.new, **time_values(move)}
     with transaction.atomic(using=move.alias):
-        source = models.QuerySet(model=column.owner, using=move.alias).filter(pk=move.pk)
-        expected = {f"{column.field.attname}__isnull": True} if move.expected is None else {column.field.attname: move.expected}
-        if not source.filter(**expected).update(**state):
+        source: models.QuerySet[Any] = models.QuerySet(model=column.owner, using=move.alias).filter(pk=move.pk)
+        if not source.filter(**expectation(move)).update(**state):
             raise MoveLost
         return record(move, rows)
 
 
-def apply_by_save(move: Move, rows: tuple[Row, ...]) -> int:
+def apply_by_save(move: Move, instance: models.Model, rows: tuple[Row, ...]) -> int:
     """
     Write through ``save()`` so that an override and receivers take part, then the rows.
 
@@ -198,12 +130,12 @@ def apply_by_save(move: Move, rows: tuple[Row, ...]) -> int:
     """
     column = move.column
     fields = [column.field.name, *(entry.name for entry in column.auto_now)]
-    row = models.QuerySet(model=column.owner, using=move.alias).filter(pk=move.pk).order_by()
+    row: models.QuerySet[Any] = models.QuerySet(model=column.owner, using=move.alias).filter(pk=move.pk).order_by()
     with transaction.atomic(using=move.alias):
         if stored_state(row.select_for_update(), column) != (move.expected,):
             raise MoveLost
-        remember_state(column, move.instance, move.new)
-        move.instance.save(using=move.alias, update_fields=fields)
+        remember_state(column, instance, move.new)
+        instance.save(using=move.alias, update_fields=fields)
         # An override that saves nothing, or something else, must not leave a record of a move that was none.
         if stored_state(row, column) != (move.new,):
             raise MoveLost
@@ -228,8 +160,19 @@ def record(move: Move, rows: Iterable[Row]) -> int:
     history.objects.using(move.alias).bulk_create([history(**history_values(move), sequence=sequence)])
     for row in rows:
         values = {name: sequence if value is SEQUENCE else value for name, value in row.values.items()}
-        models.QuerySet(model=row.model, using=move.alias).bulk_create([row.model(**values)])
+        rows_of_model: models.QuerySet[Any] = models.QuerySet(model=row.model, using=move.alias)
+        rows_of_model.bulk_create([row.model(**values)])
     return sequence
+
+
+def record_birth(move: Move) -> None:
+    """
+    Record in which state an object was born; the row itself is saved already.
+
+    Transaction: opens its own or a savepoint.
+    """
+    with transaction.atomic(using=move.alias):
+        record(move, ())
 
 
 def next_sequence(move: Move) -> int:
@@ -242,3 +185,83 @@ def next_sequence(move: Move) -> int:
     if connections[move.alias].features.has_select_for_update:
         newest = newest.select_for_update()
     return int(newest.values_list("sequence", flat=True).first() or 0) + 1
+
+
+def apply_many(moves: Sequence[Move]) -> int:
+    """
+    Write moves of many objects between the same two states; return how many there were.
+
+    Transaction: needs the caller's, in which the rows are locked and known to be in the expected state.
+    Raises: MoveLost when a row was not.
+    """
+    first = moves[0]
+    if connections[first.alias].vendor == "postgresql":
+        sequences = move_many_by_statement(moves)
+    else:
+        sequences = move_many_by_orm(moves)
+    if len(sequences) != len(moves):
+        raise MoveLost
+    waiting: dict[type[models.Model], list[models.Model]] = {}
+    for move in moves:
+        for row in contributed(move):
+            values = {name: sequences[move.key] if value is SEQUENCE else value for name, value in row.values.items()}
+            waiting.setdefault(row.model, []).append(row.model(**values))
+    for model, rows in waiting.items():
+        target: models.QuerySet[Any] = models.QuerySet(model=model, using=first.alias)
+        target.bulk_create(rows)
+    return len(moves)
+
+
+def move_many_by_statement(moves: Sequence[Move]) -> dict[str, int]:
+    """
+    Write states and history of many objects in one statement; return each object's sequence.
+    """
+    first = moves[0]
+    connection, column = connections[first.alias], first.column
+    key = column.owner._meta.pk
+    parameters = {
+        **history_values(first),
+        "metadata": "{}",
+        "pks": [key.get_db_prep_value(move.pk, connection) for move in moves],
+        "keys": [move.key for move in moves],
+        "transition_ids": [move.transition_id for move in moves],
+        "new": column.field.get_db_prep_save(first.new, connection),
+        "expected": column.field.get_db_prep_save(first.expected, connection),
+        **prepared(connection, column.owner._meta, "now_", time_values(first)),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(many_statement(column, key.rel_db_type(connection), first.expected is None), parameters)
+        return dict(cursor.fetchall())
+
+
+def move_many_by_orm(moves: Sequence[Move]) -> dict[str, int]:
+    """
+    Write states and history of many objects through the ORM; return each object's sequence.
+    """
+    first = moves[0]
+    column, history = first.column, history_model()
+    source: models.QuerySet[Any] = models.QuerySet(model=column.owner, using=first.alias)
+    source = source.filter(pk__in=[move.pk for move in moves]).filter(**expectation(first))
+    if source.update(**{column.field.attname: first.new}, **time_values(first)) != len(moves):
+        return {}
+    keys = [move.key for move in moves]
+    newest = history.objects.using(first.alias).filter(
+        app_label=column.app_label,
+        model_name=column.model_name,
+        instance_id__in=keys,
+        process_name=column.process_name,
+    )
+    found = dict(newest.order_by().values_list("instance_id").annotate(Max("sequence")))
+    sequences = {key: found.get(key, 0) + 1 for key in keys}
+    history.objects.using(first.alias).bulk_create(
+        [history(**history_values(move), sequence=sequences[move.key]) for move in moves]
+    )
+    return sequences
+
+
+def expectation(move: Move) -> dict[str, Any]:
+    """
+    Return the filter that holds while a row is where the move expects it.
+    """
+    name = move.column.field.attname
+    return {f"{name}__isnull": True} if move.expected is None else {name: move.expected}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from django import VERSION
 from django.db import models
 
 from django_logic import TransitionsMixin
@@ -189,3 +190,53 @@ class Level(models.Model):
     """
 
     state = models.IntegerField(choices=Grade.choices, default=Grade.NONE)
+
+
+class Guarded(models.Model):
+    """
+    A model whose database refuses some of its states.
+    """
+
+    state = models.CharField(max_length=20, default="new")
+    note = models.CharField(max_length=100, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                **{"condition" if VERSION >= (5, 1) else "check": ~models.Q(state__startswith="forbidden")},
+                name="app_guarded_state",
+            ),
+        ]
+
+
+class Loose(models.Model):
+    """
+    A model that may have no state at all.
+    """
+
+    state = models.CharField(max_length=20, null=True, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+
+class StampedChild(Base):
+    """
+    A child whose own table keeps the time of the last change.
+    """
+
+    updated_at = models.DateTimeField(auto_now=True)
+
+
+class Silent(models.Model):
+    """
+    A model whose save() saves nothing once the row exists.
+    """
+
+    state = models.CharField(max_length=20, default="new")
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """
+        Save a new row only.
+        """
+        if self._state.adding:
+            super().save(*args, **kwargs)

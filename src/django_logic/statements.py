@@ -1,0 +1,126 @@
+"""
+The text of the writer's statements for PostgreSQL; `django_logic.writer` alone executes them.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any
+
+from django.db import models
+
+from django_logic.moves import HISTORY_COLUMNS
+from django_logic.records import history_model
+from django_logic.subject import Column
+
+__all__ = ["fields_by_attribute", "many_statement", "move_statement"]
+
+#: One move: the state, its time columns, the history row with the next sequence and the contributed rows, or nothing.
+MOVE = """
+WITH moved AS (
+    UPDATE {table} SET {assignments}
+    WHERE {pk} = %(pk)s AND {state} {is_expected}
+    RETURNING {pk}
+), recorded AS (
+    INSERT INTO {history} ({columns}, "sequence")
+    SELECT {values}, (
+        SELECT COALESCE(MAX("sequence"), 0) + 1 FROM {history}
+        WHERE "instance_id" = %(instance_id)s AND "model_name" = %(model_name)s
+        AND "app_label" = %(app_label)s AND "process_name" = %(process_name)s
+    )
+    FROM moved
+    RETURNING "sequence"
+){extra}
+SELECT "sequence" FROM recorded
+"""
+
+#: One contributed row, inserted only if the move was.
+CONTRIBUTED = """, contributed_{index} AS (
+    INSERT INTO {table} ({columns}) SELECT {values} FROM recorded
+)"""
+
+#: Many moves between the same two states: one row of the arrays each; the rows are locked by the caller.
+MOVE_MANY = """
+WITH given AS (
+    SELECT * FROM unnest(%(pks)s::{pk_type}[], %(keys)s::text[], %(transition_ids)s::uuid[])
+    AS given(pk, instance_id, transition_id)
+), moved AS (
+    UPDATE {table} SET {assignments}
+    FROM given WHERE {table}.{pk} = given.pk AND {table}.{state} {is_expected}
+    RETURNING given.instance_id, given.transition_id
+)
+INSERT INTO {history} ({columns}, "sequence")
+SELECT {values}, (
+    SELECT COALESCE(MAX("sequence"), 0) + 1 FROM {history}
+    WHERE "instance_id" = moved.instance_id AND "model_name" = %(model_name)s
+    AND "app_label" = %(app_label)s AND "process_name" = %(process_name)s
+)
+FROM moved
+RETURNING "instance_id", "sequence"
+"""
+
+#: What differs from object to object when many move; every other history column is the same for all.
+PER_OBJECT = ("instance_id", "transition_id")
+
+
+@cache
+def fields_by_attribute(model: type[models.Model]) -> dict[str, Any]:
+    """
+    Return a model's columns by the attribute that holds them.
+    """
+    return {entry.attname: entry for entry in model._meta.concrete_fields}
+
+
+@lru_cache(maxsize=1024)
+def move_statement(column: Column, shape: tuple[Any, ...], from_null: bool) -> str:
+    """
+    Compose the statement for a column and the shape of what is contributed.
+    """
+    extra = []
+    for index, (model, names) in enumerate(shape):
+        columns = fields_by_attribute(model)
+        extra.append(
+            CONTRIBUTED.format(
+                index=index,
+                table=quoted(model._meta.db_table),
+                columns=", ".join(quoted(columns[name].column) for name, _ in names),
+                values=", ".join('"sequence"' if taken else f"%(row{index}_{name})s" for name, taken in names),
+            )
+        )
+    values = ", ".join(f"%({name})s" for name in HISTORY_COLUMNS)
+    return MOVE.format(**names_of(column, from_null), values=values, extra="".join(extra))
+
+
+@lru_cache(maxsize=1024)
+def many_statement(column: Column, pk_type: str, from_null: bool) -> str:
+    """
+    Compose the statement for many objects of a column.
+    """
+    values = ", ".join(f"moved.{name}" if name in PER_OBJECT else f"%({name})s" for name in HISTORY_COLUMNS)
+    return MOVE_MANY.format(**names_of(column, from_null), values=values, pk_type=pk_type)
+
+
+def names_of(column: Column, from_null: bool) -> dict[str, str]:
+    """
+    Return the names and fragments every statement about a column shares.
+    """
+    owner = column.owner._meta
+    assigned = [f"{quoted(column.field.column)} = %(new)s"]
+    assigned += [f"{quoted(entry.column)} = %(now_{entry.attname})s" for entry in column.auto_now]
+    return {
+        "table": quoted(owner.db_table),
+        "assignments": ", ".join(assigned),
+        "pk": quoted(owner.pk.column),
+        "state": quoted(column.field.column),
+        "is_expected": "IS NULL" if from_null else "= %(expected)s",
+        "history": quoted(history_model()._meta.db_table),
+        "columns": ", ".join(f'"{name}"' for name in HISTORY_COLUMNS),
+    }
+
+
+def quoted(name: Any) -> str:
+    """
+    Quote a name for PostgreSQL inside a statement with parameters; a name quoted already stays as it is.
+    """
+    inner: str = name if name.startswith('"') and name.endswith('"') else '"{}"'.format(name.replace('"', '""'))
+    return inner.replace("%", "%%")

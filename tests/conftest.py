@@ -1,0 +1,52 @@
+"""
+Offer the fixtures that tests of every folder share.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from django.core.cache import caches
+from django.db import connection
+
+from tests import servers
+
+if TYPE_CHECKING:
+    from pytest_django import Settings
+
+
+@pytest.fixture
+def redis_url() -> str:
+    """
+    Give the address of a real Redis, or skip (fail, when services are required).
+    """
+    url = os.environ.get("DL_REDIS_URL")
+    if url is None:
+        missing = os.environ.get("DL_REDIS_MISSING", "Redis: the Python package redis is not installed.")
+        (pytest.fail if servers.are_required() else pytest.skip)(missing)
+    return url
+
+
+@pytest.fixture
+def redis_cache(redis_url: str, settings: Settings) -> Iterator[None]:
+    """
+    Make the real Redis the `default` cache, empty before and after.
+    """
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": redis_url},
+    }
+    caches["default"].clear()
+    yield
+    caches["default"].clear()
+
+
+@pytest.fixture
+def only_postgres() -> None:
+    """
+    Skip a test whose promise is made for PostgreSQL only.
+    """
+    if connection.vendor != "postgresql":
+        pytest.skip("the promise is made for PostgreSQL")
