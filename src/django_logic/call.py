@@ -110,14 +110,8 @@ def make_call(
     """
     name = action or "transition_to"
     refuse_engine_names(f"{tree.root.__name__}.{name}", keywords)
-    user, actor = keywords.pop("user", None), keywords.pop("actor", None)
-    if isinstance(user, (str, int, Promise)):
-        raise TypeError(f"{name}: user= takes a user object; found {user!r}. A name belongs into actor=.")
-    if user is None and is_user(actor):
-        user = actor
-    elif actor is not None and not is_user(actor) and not isinstance(actor, (str, Promise)):
-        raise TypeError(f"{name}: actor= takes a user object or a short text; found {type(actor).__name__}.")
-    actor_id, actor_label = identify(actor if actor is not None else user)
+    user, actor = read_requester(name, keywords)
+    actor_id, actor_label = identify(actor)
     given = {key: keywords.pop(key, None) for key in LINEAGE_NAMES}
     ambient = lineage.get()
     transition_id = uuid4()
@@ -131,7 +125,7 @@ def make_call(
         target=plain(target),
         by_target=action is None,
         user=user,
-        actor=actor if actor is not None else user,
+        actor=actor,
         actor_id=actor_id,
         actor_label=actor_label,
         reason=storable(keywords.pop("reason", "")),
@@ -152,6 +146,22 @@ def refuse_engine_names(label: str, keywords: Mapping[str, Any]) -> None:
         if name in keywords:
             mend = "Pass user=request.user and what else the hooks need" if name == "request" else "Use another keyword"
             raise TypeError(f"{label}() takes no {name}=: hooks never get a caller's {name}. {mend}.")
+
+
+def read_requester(name: str, keywords: dict[str, Any]) -> tuple[Any, Any]:
+    """
+    Take user and actor out of a caller's keywords: whose rights are judged, and who is recorded.
+
+    Raises: TypeError for one that is neither a user object nor, as actor, a text.
+    """
+    user, actor = keywords.pop("user", None), keywords.pop("actor", None)
+    if isinstance(user, (str, int, Promise)):
+        raise TypeError(f"{name}: user= takes a user object; found {user!r}. A name belongs into actor=.")
+    if user is None and is_user(actor):
+        user = actor
+    elif actor is not None and not is_user(actor) and not isinstance(actor, (str, Promise)):
+        raise TypeError(f"{name}: actor= takes a user object or a short text; found {type(actor).__name__}.")
+    return user, user if actor is None else actor
 
 
 def is_user(actor: Any) -> bool:

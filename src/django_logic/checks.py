@@ -47,11 +47,10 @@ def check_bindings(**_keywords: Any) -> list[django_checks.CheckMessage]:
     """
     Check every bound process against its model.
     """
-    found: list[django_checks.CheckMessage] = []
+    found: list[django_checks.CheckMessage] = [*constraints()]
     for binding in ProcessManager.bindings:
         found += signatures(binding)
         found += states(binding)
-        found += constraint(binding)
     return found
 
 
@@ -99,38 +98,46 @@ def fits(field: Any, state: Any) -> bool:
         return False
 
 
-def constraint(binding: ModelProcessBinding) -> Iterator[django_checks.CheckMessage]:
+def constraints() -> Iterator[django_checks.CheckMessage]:
     """
-    Compare what the database enforces with what the process declares.
+    Compare what the database enforces of each column with what the processes that share it declare.
     """
-    field: Any = binding.model._meta.get_field(binding.state_field)
-    owner = field.model._meta.concrete_model
-    declared = tree_of(binding.process_class).edges
-    found = [
-        entry
-        for entry in owner._meta.constraints
-        if isinstance(entry, TransitionConstraint) and entry.field == field.name
-    ]
-    where = f"{owner._meta.label}.{field.name}"
-    if not found:
-        yield django_checks.Warning(
-            f"{where}: the database does not enforce the moves of {dotted(binding.process_class)}.",
-            hint=f"Add to {owner._meta.object_name}.Meta.constraints:\n{entry_to_paste(owner, field.name, declared)}",
-            obj=binding.model,
-            id="django_logic.W005",
-        )
-    for entry in found:
-        missing, surplus = declared - moves_of(entry), moves_of(entry) - declared
-        if missing or surplus:
-            told = [f"lacks {start!r} → {end!r}" for start, end in sorted(missing, key=str)]
-            told += [f"allows {start!r} → {end!r}" for start, end in sorted(surplus, key=str)]
-            yield django_checks.Error(
-                f"{where}: the constraint {entry.name!r} differs from"
-                f" {dotted(binding.process_class)}: {'; '.join(told)}.",
-                hint=f"Make it read:\n{entry_to_paste(owner, field.name, declared)}",
-                obj=binding.model,
-                id="django_logic.E005",
+    columns: dict[tuple[Any, str], list[ModelProcessBinding]] = {}
+    for binding in ProcessManager.bindings:
+        field: Any = binding.model._meta.get_field(binding.state_field)
+        columns.setdefault((field.model._meta.concrete_model, field.name), []).append(binding)
+    for (owner, field_name), bindings in columns.items():
+        declared = frozenset().union(*(tree_of(binding.process_class).edges for binding in bindings))
+        names = ", ".join(dict.fromkeys(dotted(binding.process_class) for binding in bindings))
+        entries = [entry for entry in owner._meta.constraints if isinstance(entry, TransitionConstraint)]
+        found = [entry for entry in entries if entry.field == field_name]
+        where = f"{owner._meta.label}.{field_name}"
+        paste = entry_to_paste(owner, field_name, declared)
+        if not found:
+            yield django_checks.Warning(
+                f"{where}: the database does not enforce the moves of {names}.",
+                hint=f"Add to {owner._meta.object_name}.Meta.constraints:\n{paste}",
+                obj=owner,
+                id="django_logic.W005",
             )
+        for entry in found:
+            told = difference(declared, moves_of(entry))
+            if told:
+                yield django_checks.Error(
+                    f"{where}: the constraint {entry.name!r} differs from {names}: {told}.",
+                    hint=f"Make it read:\n{paste}",
+                    obj=owner,
+                    id="django_logic.E005",
+                )
+
+
+def difference(declared: frozenset[Any], enforced: frozenset[Any]) -> str:
+    """
+    Say which moves the database lacks or allows beyond what is declared; empty when there are none.
+    """
+    told = [f"lacks {start!r} → {end!r}" for start, end in sorted(declared - enforced, key=str)]
+    told += [f"allows {start!r} → {end!r}" for start, end in sorted(enforced - declared, key=str)]
+    return "; ".join(told)
 
 
 def moves_of(entry: TransitionConstraint) -> frozenset[tuple[Any, Any]]:

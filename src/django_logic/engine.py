@@ -15,7 +15,7 @@ from django_logic import hooks, judge, locks, signals, writer
 from django_logic.call import Call, make_call, open_calls, running_within
 from django_logic.exceptions import TransitionNotAllowed
 from django_logic.run import Run, announce, lock_of, raise_if_blocked, reads_whole, version_of
-from django_logic.subject import is_loaded, remember_state, state_of
+from django_logic.subject import is_loaded, recall, remember_state, state_of, times_of
 from django_logic.tree import Candidate
 from django_logic.work import work, write
 
@@ -141,7 +141,7 @@ def go_locked(run: Run) -> None:
                 transaction.on_commit(partial(setattr, run, "is_committed", True), using=call.alias)
             run.state = (locks.read(call, kind, whole=reads_whole(call)),)
             remember_state(call.column, call.instance, run.state[0])
-            times = loaded_times(call)
+            times = times_of(call.column, call.instance)
             if kind != "none":
                 raise_if_blocked(call)
             choose(run, run.state[0])
@@ -157,18 +157,10 @@ def go_locked(run: Run) -> None:
         if run.is_committed:
             raise
         run.move = None
-        vars(call.instance).update(times)
+        recall(call.instance, times)
         for state in run.state:
             remember_state(call.column, call.instance, state)
         raise
-
-
-def loaded_times(call: Call) -> dict[str, Any]:
-    """
-    Return the ``auto_now`` values in memory, which a commit that fails has to bring back.
-    """
-    held = vars(call.instance)
-    return {entry.attname: held[entry.attname] for entry in call.column.auto_now if entry.attname in held}
 
 
 def choose(run: Run, state: Any) -> None:

@@ -145,7 +145,10 @@ class Process:
         List every reason why an action, or a move to ``target``, would be refused now; empty when it may run.
 
         A duplicate is no refusal unless the process refuses duplicates. Judges the state in memory.
+        Raises: TypeError unless exactly one of action and target is given.
         """
+        if (action is None) == (target is None):
+            raise TypeError("why_not() takes either an action or target=; found both or neither.")
         call = call_of(self, action=action, target=target, keywords={"user": user, **keywords})
         blocking = blocked_by(call)
         return blocking or list(judge.examine(call, self.state, lambda: self.version).reasons)

@@ -6,6 +6,7 @@ History belongs to the model that declares the column, so proxies and children o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -24,8 +25,10 @@ __all__ = [
     "instance_key",
     "is_loaded",
     "owner_pk",
+    "recall",
     "remember_state",
     "state_of",
+    "times_of",
 ]
 
 #: The dispatch_uid of the receiver that records births; it is ours, so it is no reason to go through save().
@@ -144,6 +147,21 @@ def remember_state(column: Column, instance: models.Model, state: Any) -> None:
     Make the instance in memory say what the database says; nothing is written.
     """
     instance.__dict__[column.field.attname] = column.field.to_python(state)
+
+
+def times_of(column: Column, instance: models.Model) -> dict[str, Any]:
+    """
+    Return the loaded ``auto_now`` values in memory, to be brought back when a write does not stand.
+    """
+    held = instance.__dict__
+    return {entry.attname: held[entry.attname] for entry in column.auto_now if entry.attname in held}
+
+
+def recall(instance: models.Model, values: Mapping[str, Any]) -> None:
+    """
+    Put values back into memory; nothing is written.
+    """
+    instance.__dict__.update(values)
 
 
 def describe(column: Column, instance: models.Model) -> str:

@@ -19,7 +19,7 @@ from django_logic.extension import SEQUENCE, Row, contributed
 from django_logic.moves import Move, history_values
 from django_logic.records import history_model, history_of
 from django_logic.statements import fields_by_attribute, many_statement, move_statement
-from django_logic.subject import Column, remember_state
+from django_logic.subject import Column, recall, remember_state, times_of
 
 __all__ = ["MoveLost", "SequenceTaken", "apply", "apply_many", "record_birth"]
 
@@ -47,7 +47,7 @@ def apply(move: Move) -> int:
     if instance is None:
         raise TypeError("apply() moves one instance and was given a move without one. Use apply_many().")
     rows = contributed(move)
-    held = {entry.attname: getattr(instance, entry.attname) for entry in move.column.auto_now}
+    times = times_of(move.column, instance)
     try:
         if move.column.listens():
             sequence = apply_by_save(move, instance, rows)
@@ -56,7 +56,7 @@ def apply(move: Move) -> int:
         else:
             sequence = apply_by_orm(move, rows)
     except BaseException as error:
-        vars(instance).update(held)
+        recall(instance, times)
         remember_state(move.column, instance, move.expected)
         if isinstance(error, IntegrityError) and "dl_history_one_sequence" in str(error):
             raise SequenceTaken(str(error)) from error

@@ -11,7 +11,9 @@ from typing import Any
 from django.db import models
 
 from django_logic import Process, ProcessManager, Transition
+from django_logic.locks import cache_key
 from django_logic.models import StatusChange
+from django_logic.process import call_of
 from tests.app.models import Ticket
 
 
@@ -60,8 +62,61 @@ def sequences(instance: models.Model, process_name: str = "probe") -> list[int]:
     return list(getattr(instance, process_name).history.values_list("sequence", flat=True))
 
 
+def lock_key(instance: Any) -> str:
+    """
+    Return the key of an object's state lock in the cache.
+    """
+    return cache_key(call_of(instance.probe, action="go", keywords={}))
+
+
 def all_records() -> int:
     """
     Count the history rows of every object.
     """
     return StatusChange.objects.count()
+
+
+class Boom(Exception):
+    """
+    Stand for whatever goes wrong in a hook.
+    """
+
+
+def fail(instance: Any, *user: Any, **kwargs: Any) -> None:
+    """
+    Raise.
+    """
+    raise Boom
+
+
+def nothing(instance: Any, *user: Any, **kwargs: Any) -> None:
+    """
+    Do nothing, under the lock.
+    """
+
+
+class Diary(list[Any]):
+    """
+    Make hooks that write down that they ran, and raise where told to.
+    """
+
+    def hook(self, name: str, error: BaseException | None = None, answer: Any = True) -> Any:
+        """
+        Make one hook; ``exception`` is written down too where the hook gets one.
+        """
+
+        def run(instance: Any, *user: Any, **kwargs: Any) -> Any:
+            self.append((name, instance.state, *([kwargs["exception"]] if "exception" in kwargs else [])))
+            if error is not None:
+                raise error
+            return answer
+
+        run.__name__ = name
+        return run
+
+    @property
+    def names(self) -> list[str]:
+        """
+        Return which hooks ran, in order.
+        """
+        return [entry[0] for entry in self]

@@ -13,7 +13,7 @@ from typing import Any
 from django.apps import apps
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import models
+from django.db import connections, models
 from django.db.utils import DatabaseError
 
 from django_logic import graph
@@ -171,6 +171,10 @@ def object_of(model: type[models.Model], key: str, alias: str | None) -> models.
     Read one object.
     """
     manager = model._base_manager
+    if alias is not None and alias not in connections:
+        raise CommandError(
+            f"No database is called {alias!r}; there is {', '.join(connections)}.{nearest(alias, connections)}"
+        )
     try:
         return manager.using(alias).get(pk=key) if alias else manager.get(pk=key)
     except ObjectDoesNotExist:
