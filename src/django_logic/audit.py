@@ -30,9 +30,9 @@ def connect() -> None:
     Listen to the engine, and add an entry to every move.
     """
     extension.register_contributor(entry_of_move)
-    signals.transition_finished.connect(write_finished, dispatch_uid="django_logic.audit")
-    signals.transition_failed.connect(write_failed, dispatch_uid="django_logic.audit")
-    signals.transition_refused.connect(write_refused, dispatch_uid="django_logic.audit")
+    extension.observe(signals.transition_finished, write_finished)
+    extension.observe(signals.transition_failed, write_failed)
+    extension.observe(signals.transition_refused, write_refused)
 
 
 def entry_of_move(move: Move) -> Iterator[Row]:
@@ -44,15 +44,18 @@ def entry_of_move(move: Move) -> Iterator[Row]:
         yield Row(model=apps.get_model("django_logic", "AuditEntry"), values=values)
 
 
-def write_finished(call: Call, moved: bool, move: Move | None, **_signal: Any) -> None:
+def write_finished(call: Call, moved: bool, move: Move | None) -> None:
     """
     Write a duplicate or an action.
     """
     if move is None and conf.audit_level() == "all":
-        write(call, "done" if moved else "duplicate", "" if moved else "duplicate", "")
+        if moved:
+            write(call, "done", "", "")
+        else:
+            write(call, "duplicate", "duplicate", "", to_state=state_of(call.column, call.instance))
 
 
-def write_failed(call: Call, exception: Exception, move: Move | None, **_signal: Any) -> None:
+def write_failed(call: Call, exception: Exception, move: Move | None) -> None:
     """
     Write a failure.
     """
@@ -60,7 +63,7 @@ def write_failed(call: Call, exception: Exception, move: Move | None, **_signal:
         write(call, "failed", "", f"{type(exception).__name__}: {exception}", to_state=move.new if move else None)
 
 
-def write_refused(call: Call, exception: TransitionNotAllowed, **_signal: Any) -> None:
+def write_refused(call: Call, exception: TransitionNotAllowed) -> None:
     """
     Write a refusal with its code.
     """

@@ -70,7 +70,9 @@ def bulk_transition(
         raise ValueError(f"bulk_transition: chunk_size must be at least 1; found {chunk_size}.")
     alias = queryset.select_for_update().db  # the alias that writes of this queryset go to
     template = template_call(queryset.model, alias, action, process_name, keywords)
-    pks = list(queryset.values_list("pk", flat=True).distinct().order_by("pk"))
+    pks = sorted(
+        set(queryset.values_list("pk", flat=True))
+    )  # one order for all callers, so that none waits in a circle
     run_chunk = move_set if is_set_based(template) else move_each
     result = BulkResult()
     for start in range(0, len(pks), chunk_size):

@@ -122,7 +122,7 @@ def make_call(
         instance=instance,
         alias=alias_of(instance),
         action=action,
-        target=plain(target),
+        target=read_target(name, target),
         by_target=action is None,
         user=user,
         actor=actor,
@@ -182,6 +182,18 @@ def identify(actor: Any) -> tuple[str, str]:
     key = getattr(actor, "pk", None)
     username = actor.get_username() if hasattr(actor, "get_username") else ""
     return "" if key is None else str(key), storable(username or actor)[:255]
+
+
+def read_target(name: str, target: Any) -> Any:
+    """
+    Return the state a call asks for.
+
+    Raises: TypeError when it is none.
+    """
+    state = plain(target)
+    if state is not None and (isinstance(state, bool) or not isinstance(state, (str, int))):
+        raise TypeError(f"{name}: a state is text, a whole number or a member of an enum; found {target!r}.")
+    return state
 
 
 def read_version(name: str, version: Any) -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from django.db import models
+from django.dispatch import Signal
 
 from django_logic.exceptions import Refusal
 from django_logic.subject import Column
@@ -26,6 +27,8 @@ __all__ = [
     "Row",
     "blocked",
     "contributed",
+    "observe",
+    "observers",
     "register_contributor",
     "register_gate",
     "unregister",
@@ -75,6 +78,7 @@ class Gate(Protocol):
 
 _contributors: list[Contributor] = []
 _gates: list[Gate] = []
+_observers: dict[Signal, list[Callable[..., None]]] = {}
 
 
 def register_contributor(contributor: Contributor) -> None:
@@ -91,6 +95,22 @@ def register_gate(gate: Gate) -> None:
     """
     if gate not in _gates:
         _gates.append(gate)
+
+
+def observe(signal: Signal, observer: Callable[..., None]) -> None:
+    """
+    Tell the library's own log or audit what a signal tells, before and apart from a project's receivers.
+    """
+    watching = _observers.setdefault(signal, [])
+    if observer not in watching:
+        watching.append(observer)
+
+
+def observers(signal: Signal) -> Sequence[Callable[..., None]]:
+    """
+    Return who observes a signal.
+    """
+    return _observers.get(signal, ())
 
 
 def unregister(member: Callable[..., Any]) -> None:

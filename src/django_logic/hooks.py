@@ -17,7 +17,16 @@ from django_logic.call import Call, hook_keywords, running_within
 from django_logic.exceptions import TransitionTemporarilyUnavailable
 from django_logic.transitions import Hook
 
-__all__ = ["accepts_instance", "ask", "logger", "name_of", "run_apart", "run_callbacks", "run_side_effects"]
+__all__ = [
+    "accepts_instance",
+    "ask",
+    "logger",
+    "name_of",
+    "run_apart",
+    "run_callbacks",
+    "run_quietly",
+    "run_side_effects",
+]
 
 logger = logging.getLogger("django-logic.transition")
 
@@ -102,11 +111,22 @@ def run_callbacks(call: Call, callbacks: Iterable[Hook], *, exception: BaseExcep
 
 def run_apart(call: Call, name: str, work: Callable[[], Any]) -> None:
     """
-    Run one piece of best-effort work: the one place where an exception is swallowed on purpose.
+    Run one piece of best-effort work, in a savepoint where a transaction is open.
     """
-    try:
+
+    def within_savepoint() -> None:
         with savepoint(call.alias):
             work()
+
+    run_quietly(call, name, within_savepoint)
+
+
+def run_quietly(call: Call, name: str, work: Callable[[], Any]) -> None:
+    """
+    Run work that can't fail the call: the one place where an exception is swallowed on purpose.
+    """
+    try:
+        work()
     except TransitionTemporarilyUnavailable as busy:
         logger.warning("%s of %s: %s found it busy: %s", call.label, call.subject, name, busy, extra=ids(call))
     except Exception:

@@ -12,6 +12,7 @@ from typing import Any
 from django_logic import signals
 from django_logic.call import Call
 from django_logic.exceptions import TransitionNotAllowed, TransitionTemporarilyUnavailable
+from django_logic.extension import observe
 
 __all__ = ["connect"]
 
@@ -22,9 +23,9 @@ def connect() -> None:
     """
     Listen to the engine.
     """
-    signals.transition_finished.connect(log_finished, dispatch_uid="django_logic.log")
-    signals.transition_failed.connect(log_failed, dispatch_uid="django_logic.log")
-    signals.transition_refused.connect(log_refused, dispatch_uid="django_logic.log")
+    observe(signals.transition_finished, log_finished)
+    observe(signals.transition_failed, log_failed)
+    observe(signals.transition_refused, log_refused)
 
 
 def ids(call: Call) -> dict[str, str]:
@@ -34,7 +35,7 @@ def ids(call: Call) -> dict[str, str]:
     return {"transition_id": str(call.transition_id), "root_id": str(call.root_id)}
 
 
-def log_finished(call: Call, moved: bool, move: Any, **_signal: Any) -> None:
+def log_finished(call: Call, moved: bool, move: Any) -> None:
     """
     Write how a call ended well.
     """
@@ -48,7 +49,7 @@ def log_finished(call: Call, moved: bool, move: Any, **_signal: Any) -> None:
         logger.info("%s of %s: %s -> %s", call.label, call.subject, move.expected, move.new, extra=ids(call))
 
 
-def log_failed(call: Call, exception: Exception, move: Any, **_signal: Any) -> None:
+def log_failed(call: Call, exception: Exception, move: Any) -> None:
     """
     Write that work failed, and where the object went.
     """
@@ -56,7 +57,7 @@ def log_failed(call: Call, exception: Exception, move: Any, **_signal: Any) -> N
     logger.error("%s of %s failed, %s: %r", call.label, call.subject, went, exception, extra=ids(call))
 
 
-def log_refused(call: Call, exception: TransitionNotAllowed, **_signal: Any) -> None:
+def log_refused(call: Call, exception: TransitionNotAllowed) -> None:
     """
     Write a refusal: a busy object is worth a warning, everything else is daily life.
     """

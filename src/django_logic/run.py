@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from django.db import connections
 from django.dispatch import Signal
 
 from django_logic import conf, extension, hooks, judge
-from django_logic.call import Call
+from django_logic.call import Call, running_within
 from django_logic.exceptions import AlreadyInProgress, Refusal, TransitionNotAllowed
 from django_logic.moves import Move
 from django_logic.records import newest_sequence
@@ -96,19 +95,14 @@ def blocked_error(call: Call, reason: Refusal) -> TransitionNotAllowed:
 
 def announce(signal: Signal, call: Call, **facts: Any) -> None:
     """
-    Tell receivers; one that raises is logged by Django and changes nothing.
+    Tell log, audit and receivers how a call goes on; one that raises is logged and changes nothing.
+
+    Transaction: in the caller's, receivers get a savepoint, so that a database error of theirs spoils nothing.
     """
+    for observer in extension.observers(signal):
+        hooks.run_quietly(call, "an observer", partial(observer, call=call, **facts))
     if not signal.receivers:
         return
     tell = partial(signal.send_robust, sender=call.column.model, call=call, **facts)
-    if connections[call.alias].in_atomic_block and any(is_foreign(key) for key, *_rest in signal.receivers):
-        hooks.run_apart(call, "a signal receiver", tell)  # its database error must not spoil the caller's transaction
-    else:
-        tell()
-
-
-def is_foreign(key: tuple[Any, ...]) -> bool:
-    """
-    Tell a project's receiver from the library's own, which keep their database work apart themselves.
-    """
-    return not (isinstance(key[0], str) and key[0].startswith("django_logic."))
+    with running_within(call):
+        hooks.run_apart(call, "a signal receiver", tell)

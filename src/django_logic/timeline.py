@@ -52,7 +52,7 @@ def of(column: Column, key: str, alias: str) -> list[Entry]:
     """
     Merge an object's history and audit rows in the order they happened.
 
-    An audit entry of a call that wrote history is that same event and is left out.
+    An audit entry of a call that wrote history is that same event: it only adds how the call ended and why.
     """
     moves = list(history_of(column, key, alias).order_by("sequence"))
     recorded = {move.transition_id for move in moves}
@@ -67,23 +67,24 @@ def of(column: Column, key: str, alias: str) -> list[Entry]:
         )
         .order_by("id")
     )
-    rows = [(row, "moved") for row in moves]
-    rows += [(row, row.outcome) for row in audits if row.transition_id not in recorded]
-    return [line(row, kind) for row, kind in sorted(rows, key=lambda pair: pair[0].occurred_at)]
+    ends = {entry.transition_id: entry for entry in audits if entry.transition_id in recorded}
+    lines = [line(move, ends.get(move.transition_id)) for move in moves]
+    lines += [line(entry, entry) for entry in audits if entry.transition_id not in recorded]
+    return sorted(lines, key=lambda entry: entry.at)
 
 
-def line(row: Any, kind: str) -> Entry:
+def line(row: Any, end: Any) -> Entry:
     """
-    Make a line of a row.
+    Make a line of a row and of the audit entry, if any, that tells how its call ended.
     """
     return Entry(
         at=row.occurred_at,
-        kind=kind,
+        kind=str(end.outcome) if end is not None else "moved",
         action=row.action,
         from_state=row.from_state,
         to_state=row.to_state,
         actor=row.actor_label or "system",
         reason=row.reason,
-        code=getattr(row, "code", ""),
-        detail=getattr(row, "detail", ""),
+        code=end.code if end is not None else "",
+        detail=end.detail if end is not None else "",
     )

@@ -92,6 +92,7 @@ def some_of(owner: str, states: Any, known: Iterable[State]) -> frozenset[State]
             f"{owner}: initial is empty, so no row could be created. Name a state, or leave it out."
         )
     known = tuple(known)
+    refuse_mixture(owner, chosen)
     for state in in_order(chosen):
         if state not in known:
             raise ImproperlyConfigured(

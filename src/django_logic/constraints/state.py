@@ -32,11 +32,12 @@ def StateConstraint(*, field: str, states: Any, name: str, **options: Any) -> Ch
     """
     owner = f"StateConstraint {named(f'StateConstraint on {field!r}', 'name', name)!r}"
     field = named(owner, "field", field)
-    known = in_order(states_of(owner, states))
-    refuse_mixture(owner, known)
+    given = states_of(owner, states)
+    refuse_mixture(owner, given)
+    known = [state for state in in_order(given) if state is not None]
     if not known:
         raise ImproperlyConfigured(f"{owner}: states is empty, so no row could be stored. List the states.")
-    condition = Q((f"{field}__in", [state for state in known if state is not None]))
-    if None in known:
+    condition = Q((f"{field}__in", known))
+    if None in given:
         condition |= Q((f"{field}__isnull", True))
     return CheckConstraint(**{CONDITION: condition, "name": name, **options})

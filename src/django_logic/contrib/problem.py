@@ -120,7 +120,8 @@ def problem_body(error: TransitionNotAllowed) -> dict[str, Any]:
     """
     Describe a refusal as RFC 9457 problem details.
 
-    Shape: plain data that JSON can hold; ``current_state`` and ``available_actions`` are left out where the caller may not know them.
+    Shape: plain data that JSON can hold, without ``current_state`` and ``available_actions`` where they are no business
+    of the caller's.
     """
     code = code_of(error)
     status = error.http_status
