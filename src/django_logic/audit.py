@@ -24,6 +24,9 @@ from django_logic.subject import state_of
 
 __all__ = ["connect"]
 
+#: Stands for "the state the object is in".
+UNMOVED: Any = object()
+
 
 def connect() -> None:
     """
@@ -60,7 +63,9 @@ def write_failed(call: Call, exception: Exception, move: Move | None) -> None:
     Write a failure.
     """
     if conf.audit_level() != "off":
-        write(call, "failed", "", f"{type(exception).__name__}: {exception}", to_state=move.new if move else None)
+        state = move.expected if move else state_of(call.column, call.instance)
+        ended = move.new if move else None
+        write(call, "failed", "", f"{type(exception).__name__}: {exception}", from_state=state, to_state=ended)
 
 
 def write_refused(call: Call, exception: TransitionNotAllowed) -> None:
@@ -71,14 +76,14 @@ def write_refused(call: Call, exception: TransitionNotAllowed) -> None:
         write(call, "refused", str(exception.reason or ""), str(exception), to_state=exception.target)
 
 
-def write(call: Call, outcome: str, code: str, detail: str, *, to_state: Any = None) -> None:
+def write(call: Call, outcome: str, code: str, detail: str, *, from_state: Any = UNMOVED, to_state: Any = None) -> None:
     """
     Insert one entry; a broken transaction of the caller can't take it any more, which is logged.
     """
     if connections[call.alias].needs_rollback:
         hooks.logger.warning("%s of %s: no audit entry, the transaction is broken", call.label, call.subject)
         return
-    state = state_of(call.column, call.instance)
+    state = state_of(call.column, call.instance) if from_state is UNMOVED else from_state
     shown = plan(call, state, to_state, action=call.action or f"to_{call.target}")
     values = {**history_values(shown), "occurred_at": timezone.now(), "to_state": as_text(to_state)}
     entries = apps.get_model("django_logic", "AuditEntry")

@@ -108,8 +108,8 @@ def make_call(
 
     Raises: TypeError for a keyword that belongs to the engine, or an actor or version of the wrong type.
     """
-    name = action or "transition_to"
-    refuse_engine_names(f"{tree.root.__name__}.{name}", keywords)
+    name = f"{tree.root.__name__}.{action or 'transition_to'}"
+    refuse_engine_names(name, keywords)
     user, actor = read_requester(name, keywords)
     actor_id, actor_label = identify(actor)
     given = {key: keywords.pop(key, None) for key in LINEAGE_NAMES}

@@ -174,8 +174,9 @@ def choose(run: Run, state: Any) -> None:
     run.is_duplicate = verdict.is_duplicate
     if verdict.candidate is None:
         return
-    if verdict.candidate.transition.prepare and verdict.candidate is not run.prepared:
-        # The object moved between the pre-check and the lock: what this way on prepares never ran.
+    needs_preparation = run.prepared is not None or verdict.candidate.transition.prepare
+    if needs_preparation and verdict.candidate is not run.prepared:
+        # The object moved between the pre-check and the lock: what was prepared, if anything, was for another way on.
         raise judge.lost_error(call, state)
     run.chosen = verdict.candidate
 

@@ -132,7 +132,7 @@ def read(call: Call, kind: str, *, whole: bool) -> Any:
     Raises: the model's DoesNotExist when the row is gone.
     """
     columns = wanted_columns(call, whole)
-    row = fetch(call, kind, columns)
+    row = None if call.instance.pk is None else fetch(call, kind, columns)
     if row is None:
         raise missing(call)
     attributes = dict(zip(columns, row, strict=True))

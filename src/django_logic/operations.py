@@ -14,8 +14,8 @@ from django.db.migrations.state import ModelState, ProjectState
 
 from django_logic.constraints import TransitionConstraint
 from django_logic.constraints.conditions import renamed_entry, renamed_field
-from django_logic.constraints.edges import State, states_of
-from django_logic.constraints.stored import rename_records, rename_rows
+from django_logic.constraints.edges import State, refuse_mixture, states_of
+from django_logic.constraints.stored import rename_records, rename_rows, settle
 from django_logic.states import nearest
 
 __all__ = ["RenameState"]
@@ -50,6 +50,7 @@ class RenameState(Operation):
         self.model_name = model_name
         self.field = field
         self.old, self.new = states_of(f"RenameState on {model_name}.{field}", [old, new])
+        refuse_mixture(self.owner, (self.old, self.new))
         self.label = label
         if elidable:
             self.elidable = elidable  # type: ignore[misc]
@@ -180,10 +181,12 @@ class RenameState(Operation):
         in_one = connection.features.can_rollback_ddl and not editor.collect_sql
         with transaction.atomic(using=connection.alias) if in_one else nullcontext():
             state = states[0]
+            settle(editor)
             for operation in lifted:
                 state = step(operation, app_label, editor, state)
             rename_rows(self.owner, model, self.field, names, editor)
             rename_records(model, self.field, names, editor)
+            settle(editor)
             for operation in laid:
                 state = step(operation, app_label, editor, state)
 

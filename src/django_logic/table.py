@@ -60,6 +60,8 @@ class TransitionsMixin:
         Tell whether the state in memory has an edge to the target; permissions are not asked.
         """
         process: Process = self.process
+        if not isinstance(plain(target), (str, int)):
+            return False
         here = [
             candidate
             for candidate in process.tree.by_target.get(plain(target), ())

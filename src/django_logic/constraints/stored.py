@@ -16,7 +16,7 @@ from django_logic.constraints.guard import local_field, spelled
 from django_logic.constraints.triggers import dialect_of
 from django_logic.states import as_text
 
-__all__ = ["rename_records", "rename_rows"]
+__all__ = ["rename_records", "rename_rows", "settle"]
 
 #: Call a state otherwise wherever it is stored.
 RENAME_ROWS = "UPDATE {table} SET {column} = {new} WHERE {is_old}"
@@ -48,6 +48,12 @@ def rename_rows(owner: str, model: Any, field_name: str, names: tuple[State, Sta
         is_old=dialect.exactly(column, old),
     )
     editor.execute(sql, params=None)
+
+
+def settle(editor: Any) -> None:
+    """
+    Run the checks that wait for the end of the transaction, so that its tables can be altered.
+    """
     if editor.connection.vendor == "postgresql":
         editor.execute(SETTLE, params=None)
 

@@ -7,13 +7,14 @@ What a refusal means is decided in `django_logic.exceptions`; nothing here judge
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http.request import MediaType
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
@@ -173,29 +174,31 @@ def prefers_html(request: HttpRequest) -> bool:
     """
     Tell whether the client would rather read a page than JSON; one that takes anything gets JSON.
     """
-    return rank(request, HTML_TYPES) > rank(request, JSON_TYPES)
+    ranges = [MediaType(text) for text in request.headers.get("Accept", "").split(",") if text.strip()]
+    return rank(ranges, HTML_TYPES) > rank(ranges, JSON_TYPES)
 
 
-def rank(request: HttpRequest, offers: tuple[str, ...]) -> tuple[float, int, int]:
+def rank(ranges: Sequence[MediaType], offers: tuple[str, ...]) -> tuple[float, int, int]:
     """
     Return how welcome the best of these media types is: by quality, then how exactly it is named, then how early.
     """
-    return max(rank_one(request, offer) for offer in offers)
+    return max(rank_one(ranges, offer) for offer in offers)
 
 
-def rank_one(request: HttpRequest, offer: str) -> tuple[float, int, int]:
+def rank_one(ranges: Sequence[MediaType], offer: str) -> tuple[float, int, int]:
     """
-    Return how welcome a media type is; of the ranges that match, the most specific one counts.
+    Return how welcome a media type is; of the ranges that match, the most specific one counts, a quality of 0 too.
     """
     matching = [
-        ((accepted.main_type != "*") + (accepted.sub_type != "*"), -place, str(accepted.params.get("q", "1")))
-        for place, accepted in enumerate(request.accepted_types)
-        if accepted.match(offer)
+        ((entry.main_type != "*") + (entry.sub_type != "*"), -place, str(entry.params.get("q", "1")))
+        for place, entry in enumerate(ranges)
+        if entry.match(offer)
     ]
     if not matching:
         return 0.0, 0, 0
     specificity, earliness, quality = max(matching)
-    return (weight := weight_of(quality)), specificity if weight else 0, earliness if weight else 0
+    weight = weight_of(quality)
+    return (weight, specificity, earliness) if weight else (0.0, 0, 0)
 
 
 def weight_of(quality: str) -> float:
