@@ -24,7 +24,7 @@ help:
 	@echo 'make matrix  the suite on every supported pair of Python and Django'
 
 demo: $(INSTALLED)-example $(INSTALLED)-embedded
-	$(BIN)/python example/manage.py demo $(ARGS)
+	$(BIN)/python -m example $(ARGS)
 
 test: $(INSTALLED)-test $(INSTALLED)-embedded mysql-driver
 	$(BIN)/python -m tests.run_everywhere $(ARGS)

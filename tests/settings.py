@@ -53,12 +53,12 @@ CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.b
 if REDIS_URL:
     CACHES["redis"] = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
 
-TEST_APPS = [name for name in ("app", "constraints_app") if (HERE / name).is_dir()]
+TEST_APPS = [name for name in ("app", "constraints_app", "scenarios/seed_app") if (HERE / name).is_dir()]
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     *(["django_logic"] if find_spec("django_logic") else []),
-    *(f"tests.{name}" for name in TEST_APPS),
+    *(f"tests.{name.replace('/', '.')}" for name in TEST_APPS),
 ]
 # Test models leave TransitionConstraint to the tests that are about it.
 SILENCED_SYSTEM_CHECKS = ["django_logic.W005"]

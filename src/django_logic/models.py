@@ -41,8 +41,6 @@ class Record(models.Model):
     parent_id = models.UUIDField(_("parent transition"), null=True)
     metadata = models.JSONField(_("metadata"), default=dict, blank=True, encoder=DjangoJSONEncoder)
 
-    objects = RecordQuerySet.as_manager()
-
     class Meta:
         abstract = True
 
@@ -101,6 +99,8 @@ class AuditEntry(Record):
     outcome = models.CharField(_("outcome"), max_length=20, choices=Outcome.choices)
     code = models.CharField(_("code"), max_length=50, blank=True)
     detail = models.TextField(_("detail"), blank=True)
+
+    objects = RecordQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("audit entry")

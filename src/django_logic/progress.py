@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.management.base import OutputWrapper
 
-__all__ = ["Advance", "progress"]
+__all__ = ["Advance", "Bar", "progress"]
 
 #: Tell that so many more units are done.
 Advance = Callable[[int], None]
@@ -22,10 +22,55 @@ PAUSE = 0.1
 CLEAR = "\r\x1b[K"
 
 
-@contextmanager
-def progress(stream: Any, label: str, count: Callable[[], int]) -> Iterator[Advance]:
+class Bar:
     """
-    Draw a bar while the block runs, if the stream is a terminal; call what it yields with each step.
+    Draw how far work has come; call it with each step.
+    """
+
+    def __init__(self, stream: Any, label: str, count: Callable[[], int]) -> None:
+        self.stream, self.label = stream, label
+        self.is_drawn = bool(stream.isatty())
+        self.total = count() if self.is_drawn else 0
+        self.done, self.drawn_at = 0, float("-inf")
+
+    def __call__(self, steps: int) -> None:
+        self.done += steps
+        if self.is_drawn and time.monotonic() - self.drawn_at >= PAUSE:
+            self.drawn_at = time.monotonic()
+            self.write(CLEAR + self.line())
+
+    def line(self) -> str:
+        """
+        Return the present picture; work that grew while it ran ends at 100%.
+        """
+        share = min(1.0, self.done / self.total) if self.total else 1.0
+        filled = int(share * WIDTH)
+        picture = "#" * filled + "." * (WIDTH - filled)
+        return f"{self.label} [{picture}] {share:4.0%} ({self.done:,} of {max(self.done, self.total):,})"
+
+    def clear(self) -> None:
+        """
+        Free the line for other output; the next step draws the bar again.
+        """
+        if self.is_drawn:
+            self.write(CLEAR)
+            self.drawn_at = float("-inf")
+
+    def write(self, text: str) -> None:
+        """
+        Write a piece of a line; a command's own stream would end it, and colour it as an error.
+        """
+        if isinstance(self.stream, OutputWrapper):
+            self.stream.write(text, style_func=str, ending="")
+        else:
+            self.stream.write(text)
+        self.stream.flush()
+
+
+@contextmanager
+def progress(stream: Any, label: str, count: Callable[[], int]) -> Iterator[Bar]:
+    """
+    Show a bar while the block runs, if the stream is a terminal; call what it yields with each step.
 
     ``count`` is asked for the total only where a bar is drawn. The line is cleared at the end, however it comes.
 
@@ -34,45 +79,9 @@ def progress(stream: Any, label: str, count: Callable[[], int]) -> Iterator[Adva
         with progress(sys.stderr, "shop.Order", queryset.count) as advance:
             advance(1000)
     """
-    if not stream.isatty():
-        yield lambda steps: None
-        return
-    write, total = writer_to(stream), count()
-    done, drawn = 0, float("-inf")
-
-    def advance(steps: int) -> None:
-        nonlocal done, drawn
-        done += steps
-        if time.monotonic() - drawn >= PAUSE:
-            drawn = time.monotonic()
-            write(CLEAR + bar(label, done, total))
-
+    bar = Bar(stream, label, count)
     try:
-        advance(0)
-        yield advance
+        bar(0)
+        yield bar
     finally:
-        write(CLEAR)
-
-
-def writer_to(stream: Any) -> Callable[[str], None]:
-    """
-    Return how to write a piece of a line; a command's own stream would end it and colour it as an error.
-    """
-
-    def write(text: str) -> None:
-        if isinstance(stream, OutputWrapper):
-            stream.write(text, style_func=str, ending="")
-        else:
-            stream.write(text)
-        stream.flush()
-
-    return write
-
-
-def bar(label: str, done: int, total: int) -> str:
-    """
-    Draw one line; work that grew while it ran ends at 100%.
-    """
-    share = min(1.0, done / total) if total else 1.0
-    filled = int(share * WIDTH)
-    return f"{label} [{'#' * filled}{'.' * (WIDTH - filled)}] {share:4.0%} ({done:,} of {max(done, total):,})"
+        bar.clear()

@@ -192,6 +192,11 @@ class Level(models.Model):
     state = models.IntegerField(choices=Grade.choices, default=Grade.NONE)
 
 
+NOT_FORBIDDEN: dict[str, Any] = {
+    "condition" if VERSION >= (5, 1) else "check": ~models.Q(state__startswith="forbidden")
+}
+
+
 class Guarded(models.Model):
     """
     A model whose database refuses some of its states.
@@ -203,10 +208,7 @@ class Guarded(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(
-                **{"condition" if VERSION >= (5, 1) else "check": ~models.Q(state__startswith="forbidden")},
-                name="app_guarded_state",
-            ),
+            models.CheckConstraint(**NOT_FORBIDDEN, name="app_guarded_state"),
         ]
 
 
