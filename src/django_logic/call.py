@@ -112,10 +112,8 @@ def make_call(
     refuse_engine_names(name, keywords)
     user, actor = read_requester(name, keywords)
     actor_id, actor_label = identify(actor)
-    given = {key: keywords.pop(key, None) for key in LINEAGE_NAMES}
-    ambient = lineage.get()
     transition_id = uuid4()
-    parent_id = given["transition_id"] or given["tr_id"] or (ambient.transition_id if ambient else None)
+    root_id, parent_id = read_lineage(keywords)
     return Call(
         column=column,
         tree=tree,
@@ -132,7 +130,7 @@ def make_call(
         expected_version=read_version(name, keywords.pop("expected_version", None)),
         keywords=keywords,
         transition_id=transition_id,
-        root_id=given["root_id"] or (ambient.root_id if ambient else transition_id),
+        root_id=root_id or transition_id,
         parent_id=parent_id,
         context={},
     )
@@ -146,6 +144,16 @@ def refuse_engine_names(label: str, keywords: Mapping[str, Any]) -> None:
         if name in keywords:
             mend = "Pass user=request.user and what else the hooks need" if name == "request" else "Use another keyword"
             raise TypeError(f"{label}() takes no {name}=: hooks never get a caller's {name}. {mend}.")
+
+
+def read_lineage(keywords: dict[str, Any]) -> tuple[UUID | None, UUID | None]:
+    """
+    Take root and parent out of a caller's keywords, else from the call this one is made within.
+    """
+    given = {key: keywords.pop(key, None) for key in LINEAGE_NAMES}
+    ambient = lineage.get()
+    root_id = given["root_id"] or (ambient.root_id if ambient else None)
+    return root_id, given["transition_id"] or given["tr_id"] or (ambient.transition_id if ambient else None)
 
 
 def read_requester(name: str, keywords: dict[str, Any]) -> tuple[Any, Any]:

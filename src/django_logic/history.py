@@ -17,6 +17,7 @@ from django.db import models
 from django.db.models.query import ModelIterable
 
 from django_logic import reports
+from django_logic.stays import stays_in
 from django_logic.subject import Column, instance_key
 
 __all__ = ["HistoryQuerySet", "RecordQuerySet"]
@@ -49,7 +50,7 @@ class RecordQuerySet(models.QuerySet[Any]):
 
         Changes nothing for ``values()``, counts and aggregates, which have no records to hang an actor on.
         """
-        clone: RecordQuerySet = self._chain()
+        clone = self.all()
         clone._load_actors = True
         return clone
 
@@ -89,7 +90,7 @@ class RecordQuerySet(models.QuerySet[Any]):
 
     def _fetch_all(self) -> None:
         fresh = self._result_cache is None
-        super()._fetch_all()  # type: ignore[misc]
+        super()._fetch_all()
         if fresh and self._attaches():
             attach_actors(self._result_cache or ())
 
@@ -178,7 +179,7 @@ class HistoryQuerySet(RecordQuerySet):
 
             StatusChange.objects.time_in_state(Order, state="processing").p95
         """
-        return reports.time_in_state(reports.stays_in(self, model, state, process_name).begun(since, until))
+        return reports.time_in_state(stays_in(self, model, state, process_name).begun(since, until))
 
     def durations(
         self,
@@ -198,7 +199,7 @@ class HistoryQuerySet(RecordQuerySet):
 
             hours = StatusChange.objects.durations(Order, state="processing").values_list("instance_id", "duration")
         """
-        return reports.finished(reports.stays_in(self, model, state, process_name).begun(since, until))
+        return reports.finished(stays_in(self, model, state, process_name).begun(since, until))
 
     def stuck(
         self, model: type[models.Model], state: Any, *, longer_than: timedelta, process_name: str | None = None
@@ -212,4 +213,4 @@ class HistoryQuerySet(RecordQuerySet):
 
             StatusChange.objects.stuck(Order, "processing", longer_than=timedelta(days=2))
         """
-        return reports.stuck(reports.stays_in(self, model, state, process_name), longer_than)
+        return reports.stuck(stays_in(self, model, state, process_name), longer_than)

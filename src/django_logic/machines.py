@@ -83,9 +83,9 @@ class Machine:
         """
         Say that a state is none of the machine's.
         """
-        known = [text for text in self.states if text is not None]
+        text, known = as_text(state), [known for known in self.states if known is not None]
         return (
-            f"{self.name}: the state {as_text(state)!r} is neither declared nor recorded.{nearest(as_text(state), known)}"
+            f"{self.name}: the state {text!r} is neither declared nor recorded.{nearest(text, known)}"
             f" Its states: {', '.join(map(repr, known))}."
         )
 
@@ -129,7 +129,7 @@ def machine_of(model: type[models.Model], process_name: str | None = None) -> Ma
 
     Raises: ValueError when the model has none, none of that name, or several and no name was given.
     """
-    if not (isinstance(model, type) and issubclass(model, models.Model)):
+    if not hasattr(model, "_meta") or not isinstance(model, type):
         raise ValueError(f"a model class is needed here; found {model!r}.")
     own = machines(model)
     names = sorted(machine.column.process_name for machine in own)

@@ -43,7 +43,6 @@ class RenameState(Operation):
         field: str,
         old: Any,
         new: Any,
-        *,
         label: str | None = None,
         elidable: bool = False,
     ) -> None:

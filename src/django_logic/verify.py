@@ -54,8 +54,8 @@ MENDS: Mapping[FindingCode, str] = {
         "Something wrote the column past the library: look for it with manage.py dl_lint, then set the column to"
         " what history says, or let a TransitionConstraint refuse such writes."
     ),
-    FindingCode.CHAIN: "Between the two moves something wrote the column past the library: manage.py dl_lint may find it.",
-    FindingCode.SEQUENCE: "History is append-only: restore the missing rows from a backup, and see who may delete them.",
+    FindingCode.CHAIN: "Something wrote the column past the library in between: look for it with manage.py dl_lint.",
+    FindingCode.SEQUENCE: "History is append-only: restore the missing rows from a backup, and see who deletes them.",
     FindingCode.UNKNOWN_STATE: "Rename it with the migration operation RenameState, or declare it again.",
     FindingCode.CONSTRAINT_DIFFERS: "Run manage.py check, paste the entry it prints, then makemigrations and migrate.",
     FindingCode.CONSTRAINT_MISSING: "Run manage.py makemigrations and migrate; a restored dump may lack its triggers.",
@@ -107,7 +107,7 @@ def objects_of(machine: Machine, using: str) -> models.QuerySet[Any]:
     """
     Return key and state of every object, by key.
     """
-    rows = models.QuerySet(model=machine.column.owner, using=using).order_by("pk")
+    rows: models.QuerySet[Any] = models.QuerySet(model=machine.column.owner, using=using).order_by("pk")
     return rows.values_list("pk", machine.column.field.attname)
 
 
@@ -218,7 +218,7 @@ def disagreeing(machine: Machine, using: str, rows: list[tuple[Any, Any]]) -> di
     # Processes that share a column count their moves apart.
     order = "sequence" if len(names) == 1 else "id"
     column = machine.column
-    moves = models.QuerySet(model=history_model(), using=using).filter(
+    moves: models.QuerySet[Any] = models.QuerySet(model=history_model(), using=using).filter(
         app_label=column.app_label, model_name=column.model_name, process_name__in=names
     )
     later = moves.filter(**{"instance_id": OuterRef("instance_id"), f"{order}__gt": OuterRef(order)})

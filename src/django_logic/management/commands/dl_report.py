@@ -64,9 +64,7 @@ class Command(BaseCommand):
     Report on a bound model's stays in its states.
     """
 
-    help = (
-        "Report how long the objects of a model stay in each state, read from history: count, mean, p50, p95, longest."
-    )
+    help = "Report how long the objects of a model stay in each state, and which are stuck, read from history."
     # Reading history must work while a check complains.
     requires_system_checks = []
 
@@ -92,7 +90,7 @@ class Command(BaseCommand):
             type=int,
             default=LIMIT,
             metavar="N",
-            help=f"list at most N of them a state ({LIMIT}); 0 lists all",
+            help=f"list at most N of these a state ({LIMIT}); 0: all",
         )
         parser.add_argument("--json", action="store_true", help="write JSON, times in seconds")
         parser.add_argument(
@@ -197,18 +195,15 @@ def table(lines: list[Line]) -> Iterable[str]:
     """
     Lay the figures out in columns.
     """
-    rows = [("state", "stays", "mean", "p50", "p95", "longest", "open")]
+    rows: list[tuple[str, ...]] = [("state", "stays", "mean", "p50", "p95", "longest", "open")]
     for line in lines:
         figures = line.figures
         times = [readable(time) for time in (figures.mean, figures.p50, figures.p95, figures.max)]
         rows.append((shown(line.state), f"{figures.count:,}", *times, f"{figures.open:,}"))
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    for row in rows:
-        first, *others = (
-            text.ljust(width) if not place else text.rjust(width)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join((first, *others)).rstrip()
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *numbers in rows:
+        padded = (text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True))
+        yield "  ".join((name.ljust(widths[0]), *padded))
 
 
 def stuck_list(line: Line) -> Iterable[str]:

@@ -8,6 +8,7 @@ import json
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -87,9 +88,8 @@ class Command(BaseCommand):
         count, mends = (self.as_json if options["json"] else self.as_text)(shown)
         if not count:
             if not options["json"]:
-                self.stdout.write(
-                    f"Everything agrees: {', '.join(machine.name for machine in chosen) or 'nothing is bound'}."
-                )
+                agreed = ", ".join(machine.name for machine in chosen) or "nothing is bound"
+                self.stdout.write(f"Everything agrees: {agreed}.")
             return
         for mend in mends:
             self.stderr.write(f"\n{mend}", style_func=str)
@@ -127,7 +127,7 @@ class Command(BaseCommand):
             for machine in chosen:
                 label = f"{machine.name} on {alias}"
                 try:
-                    with progress(self.stderr, label, lambda: size_of(machine, alias)) as advance:
+                    with progress(self.stderr, label, partial(size_of, machine, alias)) as advance:
                         for finding in verify(machine, alias, advance):
                             advance.clear()
                             yield alias, finding
