@@ -32,7 +32,7 @@ def connect() -> None:
     """
     Listen to the engine, and add an entry to every move.
     """
-    extension.register_contributor(entry_of_move)
+    extension.register_contributor(entry_of_move, is_active=lambda: conf.audit_level() == "all")
     extension.observe(signals.transition_finished, write_finished)
     extension.observe(signals.transition_failed, write_failed)
     extension.observe(signals.transition_refused, write_refused)
@@ -42,7 +42,7 @@ def entry_of_move(move: Move) -> Iterator[Row]:
     """
     Contribute the entry of a success move; how a failed one ended is told once, by `write_failed`.
     """
-    if conf.audit_level() == "all" and move.is_success:
+    if move.is_success:
         values = {**history_values(move), "sequence": SEQUENCE, "outcome": "moved", "code": "", "detail": ""}
         yield Row(model=apps.get_model("django_logic", "AuditEntry"), values=values)
 

@@ -17,7 +17,7 @@ from django_logic import judge, locks, writer
 from django_logic.call import Call
 from django_logic.engine import perform
 from django_logic.exceptions import TransitionNotAllowed, TransitionTemporarilyUnavailable
-from django_logic.moves import Move, plan
+from django_logic.moves import Member, Move, plan
 from django_logic.process import Process, call_of
 from django_logic.run import lock_of
 from django_logic.states import plain
@@ -145,7 +145,8 @@ def move_locked_set(call: Call, pks: Sequence[Any]) -> BulkResult:
         else:
             result.refuse(verdict.reasons[0].code, pk)
     for (state, candidate), movable in kinds.items():
-        result.moved += writer.apply_many(list(moves_of(call, candidate, state, movable)))
+        members = [Member(pk, str(pk), uuid4()) for pk in movable]
+        result.moved += writer.apply_many(move_of(call, candidate, state), members)
     return result
 
 
@@ -160,19 +161,18 @@ def locked_states(call: Call, pks: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     if features.has_select_for_update:
         rows = rows.select_for_update(nowait=lock_of(call) == "nowait" and features.has_select_for_update_nowait)
     else:
-        locks.take_write_lock(column, call.alias)
+        locks.take_write_lock(column, call.alias, nowait=lock_of(call) == "nowait")
     for pk, state in rows.values_list(column.owner._meta.pk.name, column.field.attname):
         yield pk, plain(state)
 
 
-def moves_of(call: Call, candidate: Candidate, state: Any, pks: Sequence[Any]) -> Iterator[Move]:
+def move_of(call: Call, candidate: Candidate, state: Any) -> Move:
     """
-    Yield the move of each object: the same for all but for its keys.
+    Plan the move all objects of one kind make; it speaks of no single instance.
     """
     transition = candidate.transition
-    first = plan(call, state, transition.target, action=transition.action_name, event=transition.event)
-    for pk in pks:
-        yield replace(first, instance=None, pk=pk, key=str(pk), transition_id=uuid4())
+    move = plan(call, state, transition.target, action=transition.action_name, event=transition.event)
+    return replace(move, instance=None)
 
 
 def move_each(call: Call, pks: Sequence[Any]) -> BulkResult:

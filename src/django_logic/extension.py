@@ -27,6 +27,7 @@ __all__ = [
     "Row",
     "blocked",
     "contributed",
+    "contributors_are_active",
     "observe",
     "observers",
     "register_contributor",
@@ -76,17 +77,16 @@ class Gate(Protocol):
     def __call__(self, column: Column, alias: str, keys: Sequence[str]) -> Mapping[str, Refusal]: ...
 
 
-_contributors: list[Contributor] = []
+_contributors: dict[Contributor, Callable[[], bool]] = {}
 _gates: list[Gate] = []
 _observers: dict[Signal, list[Callable[..., None]]] = {}
 
 
-def register_contributor(contributor: Contributor) -> None:
+def register_contributor(contributor: Contributor, is_active: Callable[[], bool] = lambda: True) -> None:
     """
-    Ask this contributor for rows at every move from now on; registering it again changes nothing.
+    Ask this contributor for rows at every move from now on, while ``is_active()``; again changes nothing.
     """
-    if contributor not in _contributors:
-        _contributors.append(contributor)
+    _contributors.setdefault(contributor, is_active)
 
 
 def register_gate(gate: Gate) -> None:
@@ -117,16 +117,23 @@ def unregister(member: Callable[..., Any]) -> None:
     """
     Forget a contributor or a gate.
     """
-    for registry in (_contributors, _gates):
-        if member in registry:
-            registry.remove(member)
+    _contributors.pop(member, None)
+    if member in _gates:
+        _gates.remove(member)
 
 
 def contributed(move: Move) -> tuple[Row, ...]:
     """
     Collect the rows of every contributor for a move.
     """
-    return tuple(row for contributor in _contributors for row in contributor(move))
+    return tuple(row for contributor, is_active in _contributors.items() if is_active() for row in contributor(move))
+
+
+def contributors_are_active() -> bool:
+    """
+    Tell whether anybody would be asked for rows now.
+    """
+    return any(is_active() for is_active in _contributors.values())
 
 
 def blocked(column: Column, alias: str, keys: Sequence[str]) -> dict[str, Refusal]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -30,6 +30,10 @@ logger = logging.getLogger("django-logic.transition")
 
 #: SQLite: take the write lock before the first read, since a read that turns into a write later fails at once.
 TAKE_WRITE_LOCK = "UPDATE {table} SET {pk} = {pk} WHERE 0"
+
+#: SQLite: how long a statement waits for the write lock.
+READ_PATIENCE = "PRAGMA busy_timeout"
+SET_PATIENCE = "PRAGMA busy_timeout = {milliseconds}"
 
 #: SQLSTATE of lock_not_available, deadlock_detected and serialization_failure.
 TRANSIENT_SQLSTATES = ("55P03", "40P01", "40001")
@@ -163,7 +167,7 @@ def fetch(call: Call, kind: str, columns: tuple[str, ...]) -> Any:
     connection = connections[call.alias]
     locking = kind in ("row", "nowait")
     if locking and not connection.features.has_select_for_update:
-        take_write_lock(call.column, call.alias)
+        take_write_lock(call.column, call.alias, nowait=kind == "nowait")
         locking = False
     nowait = kind == "nowait" and connection.features.has_select_for_update_nowait
     sql, converters = compiled_read(call, connection, columns, locking, nowait)
@@ -202,14 +206,28 @@ def compiled_read(
     return found
 
 
-def take_write_lock(column: Column, alias: str) -> None:
+def take_write_lock(column: Column, alias: str, *, nowait: bool = False) -> None:
     """
     Make this transaction the writer before it reads, where a database has one write lock for all.
     """
     connection, owner = connections[alias], column.owner._meta
     quote = connection.ops.quote_name
-    with connection.cursor() as cursor:
+    with connection.cursor() as cursor, no_patience(cursor) if nowait else nullcontext():
         cursor.execute(TAKE_WRITE_LOCK.format(table=quote(owner.db_table), pk=quote(str(owner.pk.column))))
+
+
+@contextmanager
+def no_patience(cursor: Any) -> Iterator[None]:
+    """
+    Let SQLite give up at once within the block instead of waiting out its busy time-out.
+    """
+    cursor.execute(READ_PATIENCE)
+    (milliseconds,) = cursor.fetchone()
+    cursor.execute(SET_PATIENCE.format(milliseconds=0))
+    try:
+        yield
+    finally:
+        cursor.execute(SET_PATIENCE.format(milliseconds=int(milliseconds)))
 
 
 def refresh(call: Call, attributes: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import models
@@ -17,7 +17,7 @@ from django_logic.call import Call
 from django_logic.states import as_text, plain
 from django_logic.subject import Column, instance_key, owner_pk
 
-__all__ = ["HISTORY_COLUMNS", "Move", "history_values", "plan"]
+__all__ = ["HISTORY_COLUMNS", "Member", "Move", "history_values", "plan"]
 
 #: The columns of a history row that a move fills, beside its sequence.
 HISTORY_COLUMNS = (
@@ -66,6 +66,16 @@ class Move:
     root_id: UUID
     parent_id: UUID | None
     metadata: Mapping[str, Any]
+
+
+class Member(NamedTuple):
+    """
+    Name one object of a set that moves together: its key in its table, its key in history, its own transition.
+    """
+
+    pk: Any
+    key: str
+    transition_id: UUID
 
 
 def plan(call: Call, state: Any, new: Any, *, action: str, event: Any = None, is_success: bool = True) -> Move:

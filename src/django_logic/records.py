@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from django.apps import apps
+from django.db import connections
 
 from django_logic.subject import Column
 
-__all__ = ["history_model", "history_of", "newest_sequence"]
+__all__ = ["history_model", "history_of", "may_read_old_snapshot", "newest_sequence"]
 
 
 def history_model() -> Any:
@@ -36,9 +37,23 @@ def history_of(column: Column, key: str, alias: str) -> Any:
     )
 
 
-def newest_sequence(column: Column, key: str, alias: str) -> int:
+def newest_sequence(column: Column, key: str, alias: str, *, is_locking: bool = False) -> int:
     """
     Return the newest sequence of an object, 0 before any move.
+
+    Transaction: a locking read needs one; it sees what is committed now, whatever the transaction's snapshot.
     """
     newest = history_of(column, key, alias).order_by("-sequence").values_list("sequence", flat=True)
+    if is_locking:
+        newest = newest.select_for_update()
     return int(newest.first() or 0)
+
+
+def may_read_old_snapshot(alias: str) -> bool:
+    """
+    Tell whether a plain read may miss what is committed although the object's row is locked.
+
+    So it is on MySQL and MariaDB above READ COMMITTED; PostgreSQL refuses the lock instead, SQLite the write.
+    """
+    connection = connections[alias]
+    return connection.vendor == "mysql" and getattr(connection, "isolation_level", None) != "read committed"

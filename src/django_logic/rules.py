@@ -40,6 +40,12 @@ def check_process(process_class: Any) -> None:
     check_lists(process_class, path)
     check_choices(process_class, path)
     tree = compile_tree(process_class)
+    for candidate in tree.candidates:
+        if not candidate.sources:
+            raise ImproperlyConfigured(
+                f"{candidate.dotted}: sources='*' stands for every declared state but the target, and there is none."
+                " Name the states."
+            )
     for name, named in tree.by_action.items():
         if hasattr(process_class, name) or name in ("instance", "field_name"):
             raise ImproperlyConfigured(

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from django.db import connections
 from django.dispatch import Signal
 
 from django_logic import conf, extension, hooks, judge
 from django_logic.call import Call, running_within
 from django_logic.exceptions import AlreadyInProgress, Refusal, TransitionNotAllowed
 from django_logic.moves import Move
-from django_logic.records import newest_sequence
+from django_logic.records import may_read_old_snapshot, newest_sequence
 from django_logic.subject import instance_key, state_of
 from django_logic.tree import Candidate
 
@@ -60,8 +61,11 @@ def reads_whole(call: Call) -> bool:
 def version_of(call: Call) -> int:
     """
     Return the version of the object now.
+
+    Transaction: within the caller's; what is committed counts, not what an old snapshot shows.
     """
-    return newest_sequence(call.column, instance_key(call.column, call.instance), call.alias)
+    is_locking = connections[call.alias].in_atomic_block and may_read_old_snapshot(call.alias)
+    return newest_sequence(call.column, instance_key(call.column, call.instance), call.alias, is_locking=is_locking)
 
 
 def raise_if_blocked(call: Call) -> None:

@@ -134,10 +134,7 @@ def constraint_findings(machine: Machine, using: str) -> Iterator[Finding]:
     """
     Compare the column's TransitionConstraint, where it has one, with the declared moves and with the database.
     """
-    sharers = sharers_of(machine)
-    if machine != sharers[0]:
-        return
-    owner = machine.column.owner
+    sharers, owner = sharers_of(machine), machine.column.owner
     declared = frozenset().union(*(entry.edges for entry in sharers))
     names = ", ".join(dict.fromkeys(dotted(each) for entry in sharers for each in entry.process_classes))
     for entry in owner._meta.constraints:
@@ -159,6 +156,7 @@ class Strangers:
     """
 
     machine: Machine
+    known: frozenset[str | None]
     counts: Counter[str | None] = field(default_factory=Counter)
     examples: dict[str | None, list[str]] = field(default_factory=dict)
     others: int = 0
@@ -167,7 +165,7 @@ class Strangers:
         """
         Take notice of one object.
         """
-        if state in self.machine.states:
+        if state in self.known:
             return
         if state not in self.counts and len(self.counts) == STRANGERS:
             self.others += 1
@@ -184,7 +182,7 @@ class Strangers:
         for state, count in self.counts.most_common():
             hold = "1 object holds" if count == 1 else f"{count:,} objects hold"
             keys = ", ".join(self.examples[state]) + (", …" if count > EXAMPLES else "")
-            hint = nearest(state, [known for known in self.machine.states if known is not None])
+            hint = nearest(state, [known for known in self.known if known is not None])
             text = f"{hold} the state {state!r}, which the code does not know: {keys}.{hint}"
             yield finding(self.machine, FindingCode.UNKNOWN_STATE, text)
         if self.others:
@@ -198,7 +196,8 @@ def column_findings(machine: Machine, using: str, advance: Advance) -> Iterator[
 
     The column is read before the moves, both times: so a move that commits in between can't tell the same lie twice.
     """
-    rows, strangers = objects_of(machine, using), Strangers(machine)
+    known = frozenset().union(*(entry.states for entry in sharers_of(machine)))
+    rows, strangers = objects_of(machine, using), Strangers(machine, known)
     for chunk in chunks(rows, "pk", chunk_size(using)):
         for key, state in chunk:
             strangers.look_at(str(key), as_text(state))

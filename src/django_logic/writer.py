@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import IntegrityError, connections, models, transaction
 from django.db.models import Max
 
-from django_logic.extension import SEQUENCE, Row, contributed
-from django_logic.moves import Move, history_values
-from django_logic.records import history_model, history_of
+from django_logic.extension import SEQUENCE, Row, contributed, contributors_are_active
+from django_logic.moves import Member, Move, history_values
+from django_logic.records import history_model, may_read_old_snapshot, newest_sequence
 from django_logic.statements import fields_by_attribute, many_statement, move_statement
 from django_logic.subject import Column, recall, remember_state, times_of
 
@@ -58,7 +59,7 @@ def apply(move: Move) -> int:
     except BaseException as error:
         recall(instance, times)
         remember_state(move.column, instance, move.expected)
-        if isinstance(error, IntegrityError) and "dl_history_one_sequence" in str(error):
+        if is_sequence_conflict(error):
             raise SequenceTaken(str(error)) from error
         raise
     remember_state(move.column, instance, move.new)
@@ -155,14 +156,44 @@ def record(move: Move, rows: Iterable[Row]) -> int:
 
     Transaction: needs the caller's, with the object's row locked or written.
     """
-    history = history_model()
-    sequence = next_sequence(move)
-    history.objects.using(move.alias).bulk_create([history(**history_values(move), sequence=sequence)])
+    sequence = insert_history(move)
     for row in rows:
         values = {name: sequence if value is SEQUENCE else value for name, value in row.values.items()}
         rows_of_model: models.QuerySet[Any] = models.QuerySet(model=row.model, using=move.alias)
         rows_of_model.bulk_create([row.model(**values)])
     return sequence
+
+
+def insert_history(move: Move) -> int:
+    """
+    Insert the history row of a move; return its sequence.
+
+    An old snapshot may show a sequence that is taken, and since there are no gaps always one that is. Locking
+    reads alone would lock the gap behind an object's history, and with it the first moves of its neighbours.
+    """
+    history = history_model()
+
+    def insert(*, is_locking: bool) -> int:
+        sequence = newest_sequence(move.column, move.key, move.alias, is_locking=is_locking) + 1
+        history.objects.using(move.alias).bulk_create([history(**history_values(move), sequence=sequence)])
+        return sequence
+
+    if not may_read_old_snapshot(move.alias):
+        return insert(is_locking=False)
+    try:
+        with transaction.atomic(using=move.alias):
+            return insert(is_locking=False)
+    except IntegrityError as error:
+        if not is_sequence_conflict(error):
+            raise
+    return insert(is_locking=True)
+
+
+def is_sequence_conflict(error: BaseException) -> bool:
+    """
+    Tell a taken sequence from every other violation.
+    """
+    return isinstance(error, IntegrityError) and "dl_history_one_sequence" in str(error)
 
 
 def record_birth(move: Move) -> None:
@@ -175,77 +206,71 @@ def record_birth(move: Move) -> None:
         record(move, ())
 
 
-def next_sequence(move: Move) -> int:
+def apply_many(move: Move, objects: Sequence[Member]) -> int:
     """
-    Return the sequence the next history row of the object takes.
-
-    A locking read where the database has one: under REPEATABLE READ a plain one would see an old snapshot.
-    """
-    newest = history_of(move.column, move.key, move.alias).order_by("-sequence")
-    if connections[move.alias].features.has_select_for_update:
-        newest = newest.select_for_update()
-    return int(newest.values_list("sequence", flat=True).first() or 0) + 1
-
-
-def apply_many(moves: Sequence[Move]) -> int:
-    """
-    Write moves of many objects between the same two states; return how many there were.
+    Write one move of many objects between the same two states; return how many there were.
 
     Transaction: needs the caller's, in which the rows are locked and known to be in the expected state.
     Raises: MoveLost when a row was not.
     """
-    first = moves[0]
-    if connections[first.alias].vendor == "postgresql":
-        sequences = move_many_by_statement(moves)
+    if connections[move.alias].vendor == "postgresql":
+        sequences = move_many_by_statement(move, objects)
     else:
-        sequences = move_many_by_orm(moves)
-    if len(sequences) != len(moves):
+        sequences = move_many_by_orm(move, objects)
+    if len(sequences) != len(objects):
         raise MoveLost
+    if contributors_are_active():
+        contribute_many(move, objects, sequences)
+    return len(objects)
+
+
+def contribute_many(move: Move, objects: Sequence[Member], sequences: Mapping[str, int]) -> None:
+    """
+    Insert what is contributed to each of many moves, one statement for each kind of row.
+    """
     waiting: dict[type[models.Model], list[models.Model]] = {}
-    for move in moves:
-        for row in contributed(move):
-            values = {name: sequences[move.key] if value is SEQUENCE else value for name, value in row.values.items()}
+    for member in objects:
+        single = replace(move, pk=member.pk, key=member.key, transition_id=member.transition_id)
+        for row in contributed(single):
+            values = {name: sequences[member.key] if value is SEQUENCE else value for name, value in row.values.items()}
             waiting.setdefault(row.model, []).append(row.model(**values))
     for model, rows in waiting.items():
-        target: models.QuerySet[Any] = models.QuerySet(model=model, using=first.alias)
+        target: models.QuerySet[Any] = models.QuerySet(model=model, using=move.alias)
         target.bulk_create(rows)
-    return len(moves)
 
 
-def move_many_by_statement(moves: Sequence[Move]) -> dict[str, int]:
+def move_many_by_statement(move: Move, objects: Sequence[Member]) -> dict[str, int]:
     """
     Write states and history of many objects in one statement; return each object's sequence.
     """
-    first = moves[0]
-    connection, column = connections[first.alias], first.column
+    connection, column = connections[move.alias], move.column
     key = column.owner._meta.pk
     parameters = {
-        **history_values(first),
+        **history_values(move),
         "metadata": "{}",
-        "pks": [key.get_db_prep_value(move.pk, connection) for move in moves],
-        "keys": [move.key for move in moves],
-        "transition_ids": [move.transition_id for move in moves],
-        "new": column.field.get_db_prep_save(first.new, connection),
-        "expected": column.field.get_db_prep_save(first.expected, connection),
-        **prepared(connection, column.owner._meta, "now_", time_values(first)),
+        "pks": [key.get_db_prep_value(member.pk, connection) for member in objects],
+        "keys": [member.key for member in objects],
+        "transition_ids": [member.transition_id for member in objects],
+        "new": column.field.get_db_prep_save(move.new, connection),
+        "expected": column.field.get_db_prep_save(move.expected, connection),
+        **prepared(connection, column.owner._meta, "now_", time_values(move)),
     }
     with connection.cursor() as cursor:
-        cursor.execute(many_statement(column, key.rel_db_type(connection), first.expected is None), parameters)
+        cursor.execute(many_statement(column, key.rel_db_type(connection), move.expected is None), parameters)
         return dict(cursor.fetchall())
 
 
-def move_many_by_orm(moves: Sequence[Move]) -> dict[str, int]:
+def move_many_by_orm(move: Move, objects: Sequence[Member]) -> dict[str, int]:
     """
     Write states and history of many objects through the ORM; return each object's sequence.
     """
-    first = moves[0]
-    column, history = first.column, history_model()
-    source: models.QuerySet[Any] = models.QuerySet(model=column.owner, using=first.alias)
-    source = source.filter(pk__in=[move.pk for move in moves]).filter(**expectation(first))
-    if source.update(**{column.field.attname: first.new}, **time_values(first)) != len(moves):
+    column, history = move.column, history_model()
+    source: models.QuerySet[Any] = models.QuerySet(model=column.owner, using=move.alias)
+    source = source.filter(pk__in=[member.pk for member in objects]).filter(**expectation(move))
+    if source.update(**{column.field.attname: move.new}, **time_values(move)) != len(objects):
         return {}
-    keys = [move.key for move in moves]
-    newest = history.objects.using(first.alias).filter(
+    keys = [member.key for member in objects]
+    newest = history.objects.using(move.alias).filter(
         app_label=column.app_label,
         model_name=column.model_name,
         instance_id__in=keys,
@@ -253,9 +278,14 @@ def move_many_by_orm(moves: Sequence[Move]) -> dict[str, int]:
     )
     found = dict(newest.order_by().values_list("instance_id").annotate(Max("sequence")))
     sequences = {key: found.get(key, 0) + 1 for key in keys}
-    history.objects.using(first.alias).bulk_create(
-        [history(**history_values(move), sequence=sequences[move.key]) for move in moves]
-    )
+    values = history_values(move)
+    rows = [
+        history(
+            **{**values, "instance_id": one.key, "transition_id": one.transition_id, "sequence": sequences[one.key]}
+        )
+        for one in objects
+    ]
+    history.objects.using(move.alias).bulk_create(rows)
     return sequences
 
 

@@ -70,10 +70,10 @@ def check_text(text: str, watched: Watch, *, path: str = "<text>") -> list[Findi
         comments = allowances(text) if writes else {}
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
         return [unreadable(path, error)]
-    return list(findings(writes, comments, watched, path))
+    return list(findings(writes, comments, path))
 
 
-def findings(writes: Sequence[Write], comments: dict[int, str], watched: Watch, path: str) -> Iterator[Finding]:
+def findings(writes: Sequence[Write], comments: dict[int, str], path: str) -> Iterator[Finding]:
     """
     Yield a finding for each write, allowed where a comment on its lines gives a reason.
     """
@@ -81,9 +81,8 @@ def findings(writes: Sequence[Write], comments: dict[int, str], watched: Watch, 
         reasons = [comments[line] for line in write.lines if line in comments]
         allowed = next(filter(None, reasons), "")
         hint = " The comment that allows it needs a reason." if reasons and not allowed else ""
-        labels = ", ".join(watched.fields[write.field].labels)
         text = (
-            f"`{write.shown}` writes {write.field!r}, a state of {labels}, past its process."
+            f"`{write.shown}` writes {write.field!r}, a state of {', '.join(write.labels)}, past its process."
             f" Run an action or transition_to(), or say why not: # dl: allow <reason>.{hint}"
         )
         yield Finding(path=path, line=write.line, column=write.column, code=write.code, text=text, allowed=allowed)

@@ -14,17 +14,38 @@ from django.db import models
 
 from django_logic.binding import ModelProcessBinding, ProcessManager
 
-__all__ = ["Watch", "Watched", "bare_name", "watch"]
+__all__ = ["Watch", "Watched", "bare_name", "watch", "words_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """
-    Hold one field name: the models it is bound on, and the names of all classes whose objects may hold it.
+    Hold one field name: for each model it is bound on, the names of the classes whose objects may hold it.
     """
 
-    labels: tuple[str, ...]
-    classes: frozenset[str]
+    families: dict[str, frozenset[str]]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """
+        Return the bound models.
+        """
+        return tuple(sorted(self.families))
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """
+        Return the names of all classes whose objects may hold the field.
+        """
+        return frozenset().union(*self.families.values())
+
+    def meant_by(self, names: Iterable[str]) -> tuple[str, ...]:
+        """
+        Return the bound models that any of these names stands for, all of them when none does.
+        """
+        wanted = {name.lower() for name in names}
+        told = [label for label in self.labels if wanted & {name.lower() for name in self.families[label]}]
+        return tuple(told) or self.labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +79,17 @@ class Watch:
         """
         Tell whether a variable is called after an installed model, or many of it, that does not hold the field.
         """
-        plain = variable.replace("_", "").lower()
-        words = {plain, plain.removesuffix("s")}
+        words = words_of(variable)
         known = {bare_name(model).lower() for model in self.models}
         return bool(words & known) and not words & {name.lower() for name in self.fields[held].classes}
+
+
+def words_of(variable: str) -> set[str]:
+    """
+    Return the class names a variable may be called after, in lower case.
+    """
+    plain = variable.replace("_", "").lower()
+    return {plain, plain.removesuffix("s")}
 
 
 def bare_name(dotted: str) -> str:
@@ -75,7 +103,7 @@ def watch(bindings: Iterable[ModelProcessBinding] | None = None) -> Watch:
     """
     Collect what is bound: parents, proxies and children of a bound model hold its field as well.
     """
-    found: dict[str, tuple[set[str], set[str]]] = {}
+    found: dict[str, dict[str, frozenset[str]]] = {}
     holders: set[str] = set()
     installed = apps.get_models(include_auto_created=True)
     for binding in ProcessManager.bindings if bindings is None else bindings:
@@ -85,14 +113,9 @@ def watch(bindings: Iterable[ModelProcessBinding] | None = None) -> Watch:
         holders |= {path_of(entry) for entry in classes}
         column = model._meta.get_field(binding.state_field)
         for name in {column.name, getattr(column, "attname", column.name)}:
-            labels, names = found.setdefault(name, (set(), set()))
-            labels.add(model._meta.label)
-            names |= {entry.__name__ for entry in classes}
+            found.setdefault(name, {})[model._meta.label] = frozenset(entry.__name__ for entry in classes)
     return Watch(
-        fields={
-            name: Watched(labels=tuple(sorted(labels)), classes=frozenset(names))
-            for name, (labels, names) in found.items()
-        },
+        fields={name: Watched(families=families) for name, families in found.items()},
         models=frozenset(map(path_of, installed)),
         holders=frozenset(holders),
         modules={file_of(model.__module__): model.__module__ for model in installed},

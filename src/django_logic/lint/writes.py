@@ -14,7 +14,7 @@ from typing import cast
 
 from django_logic.lint.guess import DICT, Guess, Kind, guess
 from django_logic.lint.scope import SCOPES, Scope, literals
-from django_logic.lint.watch import Watch, bare_name
+from django_logic.lint.watch import Watch, bare_name, words_of
 
 __all__ = ["RULES", "Write", "writes_in"]
 
@@ -42,11 +42,12 @@ LONGEST = 60
 @dataclass(frozen=True, slots=True)
 class Write:
     """
-    Hold one write of a watched field: where, by which rule, and the lines on which a comment may allow it.
+    Hold one write of a watched field: by which rule, of which models, and the lines on which a comment may allow it.
     """
 
     code: str
     field: str
+    labels: tuple[str, ...]
     shown: str
     line: int
     column: int
@@ -83,7 +84,8 @@ class Reader(ast.NodeVisitor):
             self.statement = node
         for code, name, receiver in self.candidates(node):
             if name in self.watch.fields and not self.concerns_another(receiver, name, by_query=code > "DL002"):
-                self.found.append(self.write(code, name, cast("ast.expr", node)))
+                labels = self.watch.fields[name].meant_by(self.names_of(receiver))
+                self.found.append(self.write(code, name, labels, cast("ast.expr", node)))
         if isinstance(node, SCOPES):
             self.scope = Scope.of(node, outer)
         self.generic_visit(node)
@@ -137,6 +139,19 @@ class Reader(ast.NodeVisitor):
                 return self.watch.means_another_model(variable, name)
         return False
 
+    def names_of(self, receiver: ast.expr | None) -> set[str]:
+        """
+        Return the names by which the text tells what a receiver is: its class and that one's parents, or its own name.
+        """
+        found = guess(receiver, self.scope) if receiver is not None else None
+        if found is not None:
+            bare = set(map(bare_name, found.names))
+            return bare.union(*map(self.bases_of, bare))
+        match receiver:
+            case ast.Name(id=variable) | ast.Attribute(attr=variable):
+                return words_of(variable)
+        return set()
+
     def is_another(self, entry: str, name: str, found: Guess, *, by_query: bool) -> bool:
         """
         Tell whether a class is known to hold no bound state under this name.
@@ -166,7 +181,7 @@ class Reader(ast.NodeVisitor):
             todo += new
         return found
 
-    def write(self, code: str, name: str, node: ast.expr) -> Write:
+    def write(self, code: str, name: str, labels: tuple[str, ...], node: ast.expr) -> Write:
         """
         Describe a write; a comment may stand on any line of its statement, of a block's on its own lines alone.
         """
@@ -175,6 +190,7 @@ class Reader(ast.NodeVisitor):
         return Write(
             code=code,
             field=name,
+            labels=labels,
             shown=text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…",
             line=node.lineno,
             column=node.col_offset + 1,

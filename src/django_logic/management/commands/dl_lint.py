@@ -14,6 +14,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_logic import lint
+from django_logic.progress import progress
 
 EPILOG = f"""
 rules:
@@ -89,13 +90,10 @@ class Command(BaseCommand):
         Audit files, and tell a terminal how far it is.
         """
         found: list[lint.Finding] = []
-        tells = len(files) > 1 and self.stderr.isatty()
-        for number, path in enumerate(files, start=1):
-            if tells:
-                self.stderr.write(f"\r{number} of {len(files)} files", ending="")
-            found += lint.check_file(path, watched)
-        if tells:
-            self.stderr.write("\r" + " " * 40 + "\r", ending="")
+        with progress(self.stderr, "files", lambda: len(files)) as advance:
+            for path in files:
+                found += lint.check_file(path, watched)
+                advance(1)
         return found
 
     def show(self, found: Sequence[lint.Finding], *, as_json: bool) -> None:
