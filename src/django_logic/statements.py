@@ -25,8 +25,8 @@ WITH moved AS (
     INSERT INTO {history} ({columns}, "sequence")
     SELECT {values}, (
         SELECT COALESCE(MAX("sequence"), 0) + 1 FROM {history}
-        WHERE "instance_id" = %(instance_id)s AND "model_name" = %(model_name)s
-        AND "app_label" = %(app_label)s AND "process_name" = %(process_name)s
+        WHERE "instance_id" = %(instance_id)s::varchar AND "model_name" = %(model_name)s::varchar
+        AND "app_label" = %(app_label)s::varchar AND "process_name" = %(process_name)s::varchar
     )
     FROM moved
     RETURNING "sequence"
@@ -52,12 +52,22 @@ WITH given AS (
 INSERT INTO {history} ({columns}, "sequence")
 SELECT {values}, (
     SELECT COALESCE(MAX("sequence"), 0) + 1 FROM {history}
-    WHERE "instance_id" = moved.instance_id AND "model_name" = %(model_name)s
-    AND "app_label" = %(app_label)s AND "process_name" = %(process_name)s
+    WHERE "instance_id" = moved.instance_id AND "model_name" = %(model_name)s::varchar
+    AND "app_label" = %(app_label)s::varchar AND "process_name" = %(process_name)s::varchar
 )
 FROM moved
 RETURNING "instance_id", "sequence"
 """
+
+#: The types of the history columns that are not text. Each value is cast, since one name stands in several places and
+#: a driver that binds on the server would be told different types for it.
+TYPES = {
+    "occurred_at": "timestamptz",
+    "transition_id": "uuid",
+    "root_id": "uuid",
+    "parent_id": "uuid",
+    "metadata": "jsonb",
+}
 
 #: What differs from object to object when many move; every other history column is the same for all.
 PER_OBJECT = ("instance_id", "transition_id")
@@ -87,7 +97,7 @@ def move_statement(column: Column, shape: tuple[Any, ...], from_null: bool) -> s
                 values=", ".join('"sequence"' if taken else f"%(row{index}_{name})s" for name, taken in names),
             )
         )
-    values = ", ".join(f"%({name})s" for name in HISTORY_COLUMNS)
+    values = ", ".join(bound(name) for name in HISTORY_COLUMNS)
     return MOVE.format(**names_of(column, from_null), values=values, extra="".join(extra))
 
 
@@ -96,8 +106,15 @@ def many_statement(column: Column, pk_type: str, from_null: bool) -> str:
     """
     Compose the statement for many objects of a column.
     """
-    values = ", ".join(f"moved.{name}" if name in PER_OBJECT else f"%({name})s" for name in HISTORY_COLUMNS)
+    values = ", ".join(f"moved.{name}" if name in PER_OBJECT else bound(name) for name in HISTORY_COLUMNS)
     return MOVE_MANY.format(**names_of(column, from_null), values=values, pk_type=pk_type)
+
+
+def bound(name: str) -> str:
+    """
+    Return the place of a history column's value.
+    """
+    return f"%({name})s::{TYPES.get(name, 'varchar')}"
 
 
 def names_of(column: Column, from_null: bool) -> dict[str, str]:
