@@ -132,7 +132,7 @@ class TransitionNotAllowed(DjangoLogicException):
         """
         Return the code of the first reason, None for a refusal raised by hand.
         """
-        return RefusalReason(self.reasons[0].code) if self.reasons else None
+        return self.reasons[0].code if self.reasons else None
 
     @property
     def user_message(self) -> str:
@@ -146,7 +146,7 @@ class TransitionNotAllowed(DjangoLogicException):
         """
         Return the status an HTTP answer to this refusal carries.
         """
-        return HTTP_STATUS[self.reasons[0].code] if self.reasons else self.default_status
+        return HTTP_STATUS.get(self.reasons[0].code, self.default_status) if self.reasons else self.default_status
 
     @property
     def available_actions(self) -> list[str] | None:

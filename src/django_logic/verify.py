@@ -16,7 +16,8 @@ from operator import itemgetter
 from typing import Any
 
 from django.db import connections, models
-from django.db.models import Exists, OuterRef
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 
 from django_logic.checks import difference, moves_of
 from django_logic.constraints import TransitionConstraint, is_installed
@@ -220,10 +221,13 @@ def disagreeing(machine: Machine, using: str, rows: list[tuple[Any, Any]]) -> di
     moves: models.QuerySet[Any] = models.QuerySet(model=history_model(), using=using).filter(
         app_label=column.app_label, model_name=column.model_name, process_name__in=names
     )
-    later = moves.filter(**{"instance_id": OuterRef("instance_id"), f"{order}__gt": OuterRef(order)})
+    # A window reads each row once whatever the planner believes; NOT EXISTS is quadratic while statistics are stale.
+    latest = Window(RowNumber(), partition_by=F("instance_id"), order_by=F(order).desc())
     newest = {
         key: (sequence, state)
-        for key, sequence, state in moves.filter(~Exists(later), instance_id__in=[str(key) for key, _state in rows])
+        for key, sequence, state in moves.filter(instance_id__in=[str(key) for key, _state in rows])
+        .annotate(latest=latest)
+        .filter(latest=1)
         .order_by()
         .values_list("instance_id", "sequence", "to_state")
     }

@@ -273,7 +273,7 @@ def readable(time: timedelta | None) -> str:
     if time < timedelta(seconds=1):
         return f"{time // timedelta(milliseconds=1)} ms"
     if time < timedelta(minutes=1):
-        return f"{time / timedelta(seconds=1):.1f} s"
+        return f"{time // timedelta(milliseconds=100) / 10} s"
     minutes, seconds = divmod(int(time.total_seconds()), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
