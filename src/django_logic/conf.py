@@ -192,7 +192,7 @@ def lock_timeout() -> int:
     """
     Return after how many seconds a cache lock ends by itself; whole ones, since caches cut off the rest.
     """
-    return math.ceil(read("LOCK_TIMEOUT"))
+    return math.ceil(float(read("LOCK_TIMEOUT")))
 
 
 def audit_level() -> str:

@@ -6,6 +6,7 @@ The life of one synchronous call: gate, prepare, lock, judge, work, write, commi
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,10 @@ from django_logic.tree import Candidate
 from django_logic.work import work, write
 
 __all__ = ["perform"]
+
+#: How many next transitions may follow each other: declarations that lead round in a circle have to end somewhere.
+LONGEST_CHAIN = 50
+chain_length: ContextVar[int] = ContextVar("django_logic_chain_length", default=0)
 
 
 def perform(call: Call) -> bool:
@@ -36,10 +41,10 @@ def perform(call: Call) -> bool:
             prepare(run)
             go_locked(run)
     except Exception as error:
-        if run.is_committed:  # work that a hook scheduled for after the commit failed: the move stands
-            end_well(run)
+        if run.is_committed and run.hook_error is None:
+            end_well(run)  # only work that a hook scheduled for after the commit failed: the move stands
         else:
-            end_badly(run, error)
+            end_badly(run, run.hook_error or error)
         raise
     if run.hook_error is not None:  # failed_state is committed; the error still belongs to the caller
         end_badly(run, run.hook_error)
@@ -232,6 +237,11 @@ def go_on(call: Call, action: str) -> None:
     Run the next transition with the same keywords; one that is not possible now is skipped with a log line.
     """
 
+    length = chain_length.get()
+    if length >= LONGEST_CHAIN:
+        hooks.logger.error("%s: %d next transitions in a row, %s did not run", call.label, length, action)
+        return
+
     def follow_up() -> None:
         keywords = {**call.keywords, "user": call.user, "actor": call.actor, "reason": call.reason}
         following = make_call(
@@ -243,5 +253,9 @@ def go_on(call: Call, action: str) -> None:
             level = "error" if refusal.reason == "ambiguous" else "info"
             getattr(hooks.logger, level)("%s: next transition %s did not run: %s", call.label, action, refusal)
 
-    with running_within(call):
-        hooks.run_apart(call, f"next transition {action}", follow_up)
+    token = chain_length.set(length + 1)
+    try:
+        with running_within(call):
+            hooks.run_apart(call, f"next transition {action}", follow_up)
+    finally:
+        chain_length.reset(token)

@@ -132,7 +132,10 @@ class TransitionNotAllowed(DjangoLogicException):
         """
         Return the code of the first reason, None for a refusal raised by hand.
         """
-        return self.reasons[0].code if self.reasons else None
+        if not self.reasons:
+            return None
+        code = self.reasons[0].code
+        return RefusalReason(code) if code in HTTP_STATUS else code
 
     @property
     def user_message(self) -> str:

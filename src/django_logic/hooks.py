@@ -19,6 +19,7 @@ from django_logic.transitions import Hook
 
 __all__ = [
     "accepts_instance",
+    "accepts_user",
     "ask",
     "logger",
     "name_of",
@@ -56,6 +57,22 @@ def accepted_keywords(hook: Hook) -> frozenset[str] | None:
         return None
     by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return frozenset(parameter.name for parameter in parameters if parameter.kind in by_name)
+
+
+def accepts_user(hook: Hook) -> bool:
+    """
+    Tell whether a permission has a second parameter, named or ``*args``, for the user; True where it can't be told.
+    """
+    try:
+        parameters = list(inspect.signature(hook).parameters.values())
+    except (TypeError, ValueError):
+        return True
+    kinds = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+    )
+    return len(parameters) > 1 and parameters[1].kind in kinds
 
 
 def accepts_instance(hook: Hook) -> bool:

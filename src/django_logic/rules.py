@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from keyword import iskeyword
 from typing import Any
 
 from django.conf import settings
@@ -16,7 +17,7 @@ from django.db import models
 
 from django_logic import conf
 from django_logic.exceptions import RefusalReason
-from django_logic.hooks import accepts_instance, name_of
+from django_logic.hooks import accepts_instance, accepts_user, name_of
 from django_logic.states import nearest
 from django_logic.transitions import HOOK_SLOTS, Transition, read_hooks, read_messages
 from django_logic.tree import ProcessClass, Tree, compile_tree, dotted, tree_of, walk
@@ -79,10 +80,9 @@ def check_lists(process_class: Any, path: str) -> None:
     """
     Check that every list holds what it should, and store it as a tuple.
     """
-    if not isinstance(process_class.process_name, str) or not process_class.process_name.isidentifier():
-        raise ImproperlyConfigured(
-            f"{path}.process_name must be a name an attribute can have; found {process_class.process_name!r}."
-        )
+    name = process_class.process_name
+    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
+        raise ImproperlyConfigured(f"{path}.process_name must be a name an attribute can have; found {name!r}.")
     for slot, kind in (("transitions", Transition), ("nested_processes", type)):
         value = getattr(process_class, slot)
         if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
@@ -143,14 +143,18 @@ def hooks_of(process_class: Any) -> Iterator[tuple[str, Any]]:
 
 def signature_offenders(process_class: Any) -> list[str]:
     """
-    List the hooks whose first parameter can't take the instance.
+    List the hooks that can't take what they are called with: the instance, and permissions the user.
     """
-    return [
-        f"{place}: {name_of(hook)} has no named first parameter for the instance."
-        f" Write def {name_of(hook)}(instance, **kwargs)."
-        for place, hook in hooks_of(process_class)
-        if not accepts_instance(hook)
-    ]
+    found = []
+    for place, hook in hooks_of(process_class):
+        name = name_of(hook)
+        if not accepts_instance(hook):
+            text = f"has no named first parameter for the instance. Write def {name}(instance, **kwargs)."
+            found.append(f"{place}: {name} {text}")
+        elif place.endswith(".permissions") and not accepts_user(hook):
+            text = f"has no second parameter for the user. Write def {name}(instance, user, **kwargs)."
+            found.append(f"{place}: {name} {text}")
+    return found
 
 
 def check_binding(model: Any, process_class: Any, state_field: str) -> None:

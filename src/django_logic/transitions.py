@@ -6,7 +6,9 @@ They are frozen data. Nothing here runs a hook, reads a database or imports a mo
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack
 
 from django.core.exceptions import ImproperlyConfigured
@@ -53,6 +55,12 @@ def refusal_message(message: Text) -> Callable[[HookT], HookT]:
         @refusal_message(_("Not enough in stock."))
         def has_stock(order, **kwargs): ...
     """
+
+    if not isinstance(message, (str, Promise)):
+        raise ImproperlyConfigured(
+            f"django_logic.refusal_message takes the words a refused person reads; found {message!r}."
+            ' Write @refusal_message("…") above the guard.'
+        )
 
     def mark(hook: HookT) -> HookT:
         hook.refusal_message = message  # type: ignore[attr-defined]
@@ -242,7 +250,23 @@ def read_hooks(where: str, hooks: Any) -> tuple[Hook, ...]:
     for hook in listed:
         if not callable(hook):
             raise ImproperlyConfigured(f"{where} must hold callables; found {hook!r}.")
+        if never_runs(hook):
+            raise ImproperlyConfigured(
+                f"{where}: calling {hook!r} only makes a coroutine or a generator, its body would never run."
+                " Make it a plain function, for async code one that uses async_to_sync."
+            )
     return listed
+
+
+def never_runs(hook: Hook) -> bool:
+    """
+    Tell whether a call of this hook would return something unrun, which a guard's caller takes for a yes.
+    """
+    while isinstance(hook, partial):
+        hook = hook.func
+    bodies = (inspect.unwrap(hook), vars(type(hook)).get("__call__"))
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return any(kind(body) for kind in kinds for body in bodies)
 
 
 def read_optional_text(where: str, value: Any) -> str | None:

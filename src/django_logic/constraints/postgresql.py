@@ -34,17 +34,17 @@ DROP TRIGGER IF EXISTS %(birth)s ON %(table)s;
 DROP FUNCTION IF EXISTS %(illegal)s(%(table)s, %(table)s), %(refuse)s(%(table)s, %(table)s);
 DROP FUNCTION IF EXISTS %(illegal)s(%(table)s), %(refuse)s(%(table)s)"""
 
-#: Refuse a move that is not listed. Lengths part the two states, so no state can imitate a pair of others.
+#: Refuse a move that is not listed. Both states are quoted, so no state can imitate a pair of others, nor NULL.
+#: One array, since the text is parsed anew by every statement: a condition per state would cost more.
 ILLEGAL_MOVE = """
 {mark}
-SELECT {old} IS DISTINCT FROM {new}
-AND coalesce(length({old})::text || '=' || {old}, '-') || coalesce('=' || {new}, '-') <> ALL ({allowed}::text[])
+SELECT {old} IS DISTINCT FROM {new} AND quote_nullable({old}) || quote_nullable({new}) <> ALL ({allowed}::text[])
 """
 
 #: Refuse a birth in a state that is not listed.
 ILLEGAL_BIRTH = """
 {mark}
-SELECT coalesce('=' || {new}, '-') <> ALL ({allowed}::text[])
+SELECT quote_nullable({new}) <> ALL ({allowed}::text[])
 """
 
 #: Raise a check violation that names the constraint, the table as it is called now, the key and the states.
@@ -87,19 +87,20 @@ def created(guard: Guard) -> list[Statement]:
     """
     Return one statement per trigger, its functions included.
     """
-    statements = [create(guard, MOVE, ILLEGAL_MOVE, "UPDATE", moves_array(guard))]
+    moves = [quoted(source) + quoted(end) for source, ends in guard.moves for end in ends]
+    statements = [create(guard, MOVE, ILLEGAL_MOVE, "UPDATE", moves)]
     if guard.births is not None:
-        allowed = array([ending(state) for state in guard.births])
-        statements.append(create(guard, BIRTH, ILLEGAL_BIRTH, "INSERT", allowed))
+        births = [quoted(state) for state in guard.births]
+        statements.append(create(guard, BIRTH, ILLEGAL_BIRTH, "INSERT", births))
     return statements
 
 
-def create(guard: Guard, kind: str, condition: str, event: str, allowed: str) -> Statement:
+def create(guard: Guard, kind: str, condition: str, event: str, allowed: list[str]) -> Statement:
     """
     Compose the statement for one kind of trigger.
     """
     rows = 2 if kind == MOVE else 1
-    facts = {"mark": guard.mark, "allowed": allowed, "new": state_at(guard, rows)}
+    facts = {"mark": guard.mark, "allowed": array(allowed), "new": state_at(guard, rows)}
     if kind == MOVE:
         facts["old"] = state_at(guard, 1)
     return TriggerStatement(
@@ -135,7 +136,7 @@ def said(row: str, column: str) -> str:
     """
     Quote a row's state for a message.
     """
-    return f"coalesce(quote_literal({row} ->> {column}), 'NULL')"
+    return f"quote_nullable({row} ->> {column})"
 
 
 def state_at(guard: Guard, position: int) -> str:
@@ -145,19 +146,14 @@ def state_at(guard: Guard, position: int) -> str:
     return f'((${position}).{guard.quote(guard.column)}::text COLLATE "C")'
 
 
-def moves_array(guard: Guard) -> str:
+def quoted(text: Text) -> str:
     """
-    Write the allowed moves as one array, which costs less to plan than a condition per state.
+    Return a text as the server's own quote_nullable() does.
     """
-    starts = [("-" if source is None else f"{len(source)}={source}", ends) for source, ends in guard.moves]
-    return array([start + ending(end) for start, ends in starts for end in ends])
-
-
-def ending(state: Text) -> str:
-    """
-    Write a state as the end of a key, NULL apart from every text.
-    """
-    return "-" if state is None else f"={state}"
+    if text is None:
+        return "NULL"
+    prefix = "E" if "\\" in text else ""
+    return prefix + "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def array(elements: list[str]) -> str:
