@@ -128,7 +128,7 @@ def problem_body(error: TransitionNotAllowed) -> dict[str, Any]:
     status = error.http_status
     body: dict[str, Any] = {
         "type": f"urn:problem-type:django-logic:{code}" if code else "about:blank",
-        "title": str(TITLES[code]) if code else HTTPStatus(status).phrase,
+        "title": str(TITLES.get(code or "", HTTPStatus(status).phrase)),
         "status": status,
         "detail": str(error.user_message),
         "code": code,
