@@ -17,7 +17,7 @@ from django_logic import judge, locks, writer
 from django_logic.call import Call
 from django_logic.engine import perform
 from django_logic.exceptions import TransitionNotAllowed, TransitionTemporarilyUnavailable
-from django_logic.moves import Member, Move, plan
+from django_logic.moves import Move, plan
 from django_logic.process import Process, call_of
 from django_logic.run import lock_of
 from django_logic.states import plain
@@ -137,7 +137,9 @@ def move_locked_set(call: Call, pks: Sequence[Any]) -> BulkResult:
     kinds: dict[tuple[Any, Candidate], list[Any]] = {}
     verdicts: dict[Any, judge.Verdict] = {}
     for pk, state in locked_states(call, pks):
-        verdict = verdicts.setdefault(state, judge.examine(call, state))
+        if state not in verdicts:
+            verdicts[state] = judge.examine(call, state)
+        verdict = verdicts[state]
         if verdict.candidate is not None:
             kinds.setdefault((state, verdict.candidate), []).append(pk)
         elif verdict.is_duplicate:
@@ -145,8 +147,7 @@ def move_locked_set(call: Call, pks: Sequence[Any]) -> BulkResult:
         else:
             result.refuse(verdict.reasons[0].code, pk)
     for (state, candidate), movable in kinds.items():
-        members = [Member(pk, str(pk), uuid4()) for pk in movable]
-        result.moved += writer.apply_many(move_of(call, candidate, state), members)
+        result.moved += writer.apply_many(move_of(call, candidate, state), movable)
     return result
 
 

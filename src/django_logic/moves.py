@@ -70,12 +70,13 @@ class Move:
 
 class Member(NamedTuple):
     """
-    Name one object of a set that moves together: its key in its table, its key in history, its own transition.
+    Name one object of a set that moved together: its key in its table, its key in history, its own ids.
     """
 
     pk: Any
     key: str
     transition_id: UUID
+    sequence: int
 
 
 def plan(call: Call, state: Any, new: Any, *, action: str, event: Any = None, is_success: bool = True) -> Move:

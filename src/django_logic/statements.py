@@ -39,15 +39,13 @@ CONTRIBUTED = """, contributed_{index} AS (
     INSERT INTO {table} ({columns}) SELECT {values} FROM recorded
 )"""
 
-#: Many moves between the same two states: one row of the arrays each; the rows are locked by the caller.
+#: Many moves between the same two states; the rows are locked by the caller. Keys are whole numbers, UUIDs or text,
+#: which PostgreSQL and Python write alike.
 MOVE_MANY = """
-WITH given AS (
-    SELECT * FROM unnest(%(pks)s::{pk_type}[], %(keys)s::text[], %(transition_ids)s::uuid[])
-    AS given(pk, instance_id, transition_id)
-), moved AS (
+WITH moved AS (
     UPDATE {table} SET {assignments}
-    FROM given WHERE {table}.{pk} = given.pk AND {table}.{state} {is_expected}
-    RETURNING given.instance_id, given.transition_id
+    WHERE {pk} = ANY(%(pks)s::{pk_type}[]) AND {state} {is_expected}
+    RETURNING {pk}::text AS instance_id
 )
 INSERT INTO {history} ({columns}, "sequence")
 SELECT {values}, (
@@ -56,7 +54,7 @@ SELECT {values}, (
     AND "app_label" = %(app_label)s::varchar AND "process_name" = %(process_name)s::varchar
 )
 FROM moved
-RETURNING "instance_id", "sequence"
+RETURNING "instance_id", "transition_id", "sequence"
 """
 
 #: The types of the history columns that are not text. Each value is cast, since one name stands in several places and
@@ -70,7 +68,7 @@ TYPES = {
 }
 
 #: What differs from object to object when many move; every other history column is the same for all.
-PER_OBJECT = ("instance_id", "transition_id")
+PER_OBJECT = {"instance_id": "moved.instance_id", "transition_id": "gen_random_uuid()"}
 
 
 @cache
@@ -106,7 +104,7 @@ def many_statement(column: Column, pk_type: str, from_null: bool) -> str:
     """
     Compose the statement for many objects of a column.
     """
-    values = ", ".join(f"moved.{name}" if name in PER_OBJECT else bound(name) for name in HISTORY_COLUMNS)
+    values = ", ".join(PER_OBJECT.get(name, bound(name)) for name in HISTORY_COLUMNS)
     return MOVE_MANY.format(**names_of(column, from_null), values=values, pk_type=pk_type)
 
 

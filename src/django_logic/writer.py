@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID, uuid4
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import IntegrityError, connections, models, transaction
@@ -23,6 +24,10 @@ from django_logic.statements import fields_by_attribute, many_statement, move_st
 from django_logic.subject import Column, recall, remember_state, times_of
 
 __all__ = ["MoveLost", "SequenceTaken", "apply", "apply_many", "record_birth"]
+
+
+#: The first PostgreSQL that makes random UUIDs without an extension.
+FIRST_WITH_UUIDS = 130000
 
 
 class MoveLost(Exception):
@@ -64,6 +69,13 @@ def apply(move: Move) -> int:
         raise
     remember_state(move.column, instance, move.new)
     return sequence
+
+
+def table(model: type[models.Model], alias: str) -> models.QuerySet[Any]:
+    """
+    Return all rows of a model, whatever its managers leave out.
+    """
+    return models.QuerySet(model=model, using=alias)
 
 
 def time_values(move: Move) -> dict[str, Any]:
@@ -117,7 +129,7 @@ def apply_by_orm(move: Move, rows: tuple[Row, ...]) -> int:
     column = move.column
     state = {column.field.attname: move.new, **time_values(move)}
     with transaction.atomic(using=move.alias):
-        source: models.QuerySet[Any] = models.QuerySet(model=column.owner, using=move.alias).filter(pk=move.pk)
+        source = table(column.owner, move.alias).filter(pk=move.pk)
         if not source.filter(**expectation(move)).update(**state):
             raise MoveLost
         return record(move, rows)
@@ -131,7 +143,7 @@ def apply_by_save(move: Move, instance: models.Model, rows: tuple[Row, ...]) -> 
     """
     column = move.column
     fields = [column.field.name, *(entry.name for entry in column.auto_now)]
-    row: models.QuerySet[Any] = models.QuerySet(model=column.owner, using=move.alias).filter(pk=move.pk).order_by()
+    row = table(column.owner, move.alias).filter(pk=move.pk).order_by()
     with transaction.atomic(using=move.alias):
         if stored_state(row.select_for_update(), column) != (move.expected,):
             raise MoveLost
@@ -159,8 +171,7 @@ def record(move: Move, rows: Iterable[Row]) -> int:
     sequence = insert_history(move)
     for row in rows:
         values = {name: sequence if value is SEQUENCE else value for name, value in row.values.items()}
-        rows_of_model: models.QuerySet[Any] = models.QuerySet(model=row.model, using=move.alias)
-        rows_of_model.bulk_create([row.model(**values)])
+        table(row.model, move.alias).bulk_create([row.model(**values)])
     return sequence
 
 
@@ -206,87 +217,87 @@ def record_birth(move: Move) -> None:
         record(move, ())
 
 
-def apply_many(move: Move, objects: Sequence[Member]) -> int:
+def apply_many(move: Move, pks: Sequence[Any]) -> int:
     """
     Write one move of many objects between the same two states; return how many there were.
 
     Transaction: needs the caller's, in which the rows are locked and known to be in the expected state.
     Raises: MoveLost when a row was not.
     """
-    if connections[move.alias].vendor == "postgresql":
-        sequences = move_many_by_statement(move, objects)
-    else:
-        sequences = move_many_by_orm(move, objects)
-    if len(sequences) != len(objects):
+    members = move_many_by_statement(move, pks) if fits_statement(move, pks) else move_many_by_orm(move, pks)
+    if len(members) != len(pks):
         raise MoveLost
     if contributors_are_active():
-        contribute_many(move, objects, sequences)
-    return len(objects)
+        contribute_many(move, members)
+    return len(members)
 
 
-def contribute_many(move: Move, objects: Sequence[Member], sequences: Mapping[str, int]) -> None:
+def fits_statement(move: Move, pks: Sequence[Any]) -> bool:
+    """
+    Tell whether the database makes UUIDs itself and writes this kind of key as Python does.
+    """
+    connection: Any = connections[move.alias]
+    is_able = connection.vendor == "postgresql" and connection.pg_version >= FIRST_WITH_UUIDS
+    return is_able and isinstance(pks[0], (int, str, UUID))
+
+
+def contribute_many(move: Move, members: Iterable[Member]) -> None:
     """
     Insert what is contributed to each of many moves, one statement for each kind of row.
     """
     waiting: dict[type[models.Model], list[models.Model]] = {}
-    for member in objects:
+    for member in members:
         single = replace(move, pk=member.pk, key=member.key, transition_id=member.transition_id)
         for row in contributed(single):
-            values = {name: sequences[member.key] if value is SEQUENCE else value for name, value in row.values.items()}
+            values = {name: member.sequence if value is SEQUENCE else value for name, value in row.values.items()}
             waiting.setdefault(row.model, []).append(row.model(**values))
     for model, rows in waiting.items():
-        target: models.QuerySet[Any] = models.QuerySet(model=model, using=move.alias)
-        target.bulk_create(rows)
+        table(model, move.alias).bulk_create(rows)
 
 
-def move_many_by_statement(move: Move, objects: Sequence[Member]) -> dict[str, int]:
+def move_many_by_statement(move: Move, pks: Sequence[Any]) -> list[Member]:
     """
-    Write states and history of many objects in one statement; return each object's sequence.
+    Write states and history of many objects in one statement.
     """
     connection, column = connections[move.alias], move.column
     key = column.owner._meta.pk
     parameters = {
         **history_values(move),
         "metadata": "{}",
-        "pks": [key.get_db_prep_value(member.pk, connection) for member in objects],
-        "keys": [member.key for member in objects],
-        "transition_ids": [member.transition_id for member in objects],
+        "pks": [key.get_db_prep_value(pk, connection) for pk in pks],
         "new": column.field.get_db_prep_save(move.new, connection),
         "expected": column.field.get_db_prep_save(move.expected, connection),
         **prepared(connection, column.owner._meta, "now_", time_values(move)),
     }
+    by_key = {str(pk): pk for pk in pks}
     with connection.cursor() as cursor:
         cursor.execute(many_statement(column, key.rel_db_type(connection), move.expected is None), parameters)
-        return dict(cursor.fetchall())
+        return [Member(by_key[text], text, *ids) for text, *ids in cursor.fetchall()]
 
 
-def move_many_by_orm(move: Move, objects: Sequence[Member]) -> dict[str, int]:
+def move_many_by_orm(move: Move, pks: Sequence[Any]) -> list[Member]:
     """
-    Write states and history of many objects through the ORM; return each object's sequence.
+    Write states and history of many objects through the ORM.
     """
     column, history = move.column, history_model()
-    source: models.QuerySet[Any] = models.QuerySet(model=column.owner, using=move.alias)
-    source = source.filter(pk__in=[member.pk for member in objects]).filter(**expectation(move))
-    if source.update(**{column.field.attname: move.new}, **time_values(move)) != len(objects):
-        return {}
-    keys = [member.key for member in objects]
+    source = table(column.owner, move.alias).filter(pk__in=pks).filter(**expectation(move))
+    if source.update(**{column.field.attname: move.new}, **time_values(move)) != len(pks):
+        return []
     newest = history.objects.using(move.alias).filter(
         app_label=column.app_label,
         model_name=column.model_name,
-        instance_id__in=keys,
+        instance_id__in=[str(pk) for pk in pks],
         process_name=column.process_name,
     )
     found = dict(newest.order_by().values_list("instance_id").annotate(Max("sequence")))
-    sequences = {key: found.get(key, 0) + 1 for key in keys}
+    members = [Member(pk, str(pk), uuid4(), found.get(str(pk), 0) + 1) for pk in pks]
     values = history_values(move)
     rows = [
-        history(
-            **{**values, "instance_id": one.key, "transition_id": one.transition_id, "sequence": sequences[one.key]}
-        )
-        for one in objects
+        history(**{**values, "instance_id": one.key, "transition_id": one.transition_id, "sequence": one.sequence})
+        for one in members
     ]
     history.objects.using(move.alias).bulk_create(rows)
-    return sequences
+    return members
 
 
 def expectation(move: Move) -> dict[str, Any]:
