@@ -158,6 +158,10 @@ def go_locked(run: Run) -> None:
         state = locks.read(call, "none", whole=False)
         remember_state(call.column, call.instance, state)
         raise judge.lost_error(call, state) from None
+    except writer.SequenceTaken as error:
+        recall(call.instance, times)
+        remember_state(call.column, call.instance, run.state[0])
+        raise judge.busy_error(call, "another move slipped past the lock. Try again shortly") from error
     except BaseException:
         if run.is_committed:
             raise

@@ -95,9 +95,25 @@ def ask(hook: Hook, *arguments: Any, keywords: Mapping[str, Any]) -> Any:
         accepted = accepted_keywords(hook)
     except TypeError:  # an unhashable callable is called with everything
         accepted = None
-    if accepted is None:
-        return hook(*arguments, **keywords)
-    return hook(*arguments, **{name: value for name, value in keywords.items() if name in accepted})
+    if accepted is not None:
+        keywords = {name: value for name, value in keywords.items() if name in accepted}
+    answer = hook(*arguments, **keywords)
+    if answer is not None and not isinstance(answer, bool):
+        refuse_unrun(hook, answer)
+    return answer
+
+
+def refuse_unrun(hook: Hook, answer: Any) -> None:
+    """
+    Refuse an answer that is work nobody did: as a guard's it would count as a yes.
+    """
+    if inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(
+            f"The hook {name_of(hook)} answered with a {type(answer).__name__} that nobody runs."
+            " Make it do its work before it returns, for async code by async_to_sync."
+        )
 
 
 def run_side_effects(call: Call, effects: Iterable[Hook]) -> None:

@@ -17,7 +17,7 @@ from django_logic.call import Call
 from django_logic.states import as_text, plain
 from django_logic.subject import Column, instance_key, owner_pk
 
-__all__ = ["HISTORY_COLUMNS", "Member", "Move", "history_values", "plan"]
+__all__ = ["HISTORY_COLUMNS", "Member", "Move", "MoveLost", "SequenceTaken", "history_values", "plan"]
 
 #: The columns of a history row that a move fills, beside its sequence.
 HISTORY_COLUMNS = (
@@ -38,6 +38,18 @@ HISTORY_COLUMNS = (
     "parent_id",
     "metadata",
 )
+
+
+class MoveLost(Exception):
+    """
+    The row was not in the expected state any more; nothing was written.
+    """
+
+
+class SequenceTaken(Exception):
+    """
+    Another move of the object slipped in while the statement waited; nothing was written.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

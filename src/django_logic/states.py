@@ -40,10 +40,13 @@ def plain_table(table: Any) -> dict[Any, tuple[Any, ...]]:
     if not hasattr(table, "items"):
         raise TypeError(f"a transition table maps each source to its targets; found {type(table).__name__}")
     rows: dict[Any, tuple[Any, ...]] = {}
+    # Sets of text come in another order in each process; the table's own order makes diagrams and migrations stable.
+    order = {plain(source): place for place, source in enumerate(table)}
     for source, targets in table.items():
         if isinstance(targets, (str, bytes)) or not isinstance(targets, Iterable):
             raise TypeError(f"the targets of {plain(source)!r} must be a set or list of states; found {targets!r}")
-        rows[plain(source)] = plain_all(targets)
+        listed = plain_all(targets)
+        rows[plain(source)] = tuple(sorted(listed, key=lambda state: (order.get(state, len(order)), str(state))))
     return rows
 
 

@@ -18,7 +18,7 @@ from django.db import IntegrityError, connections, models, transaction
 from django.db.models import Max
 
 from django_logic.extension import SEQUENCE, Row, contributed, contributors_are_active
-from django_logic.moves import Member, Move, history_values
+from django_logic.moves import Member, Move, MoveLost, SequenceTaken, history_values
 from django_logic.records import history_model, may_read_old_snapshot, newest_sequence
 from django_logic.statements import fields_by_attribute, many_statement, move_statement
 from django_logic.subject import Column, recall, remember_state, times_of
@@ -28,18 +28,6 @@ __all__ = ["MoveLost", "SequenceTaken", "apply", "apply_many", "record_birth"]
 
 #: The first PostgreSQL that makes random UUIDs without an extension.
 FIRST_WITH_UUIDS = 130000
-
-
-class MoveLost(Exception):
-    """
-    The row was not in the expected state any more; nothing was written.
-    """
-
-
-class SequenceTaken(Exception):
-    """
-    Another move of the object slipped in while the statement waited; nothing was written.
-    """
 
 
 def apply(move: Move) -> int:
