@@ -53,7 +53,9 @@ CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.b
 if REDIS_URL:
     CACHES["redis"] = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
 
-TEST_APPS = [name for name in ("app", "constraints_app", "scenarios/seed_app") if (HERE / name).is_dir()]
+TEST_APPS = [
+    name for name in ("app", "constraints_app", "scenarios/seed_app", "scenarios/docs_app") if (HERE / name).is_dir()
+]
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",

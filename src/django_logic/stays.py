@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import connections, models
-from django.db.models import Case, Exists, F, Func, OuterRef, Q, Subquery, Value, When
+from django.db.models import Case, F, Func, OuterRef, Q, Subquery, Value, When
 from django.db.models.functions import Cast, Concat, Substr
 from django.db.models.lookups import Exact
 from django.utils import timezone
@@ -115,9 +115,10 @@ class Stays:
         """
         Return the entries of the stays that go on.
         """
-        return self.entries.filter(
-            ~Exists(self.leavings.order_by()), is_here(self.machine, self.state, self.records.db)
-        )
+        # Looked up for each entry: as NOT EXISTS, PostgreSQL may join all moves with all, while statistics are stale.
+        next_move = Subquery(self.leavings.values("sequence")[:1])
+        here = is_here(self.machine, self.state, self.records.db)
+        return self.entries.alias(next_move=next_move).filter(here, next_move__isnull=True)
 
 
 def stays_in(

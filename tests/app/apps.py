@@ -25,6 +25,13 @@ class TestAppConfig(AppConfig):
         ProcessManager.bind_model_process(models.Order, process.OrderProcess, state_field="status")
         ProcessManager.bind_model_process(models.Parcel, process.ParcelProcess, state_field="parcel_status")
         ProcessManager.bind_model_process(models.Parcel, process.PaymentProcess, state_field="payment_status")
-        for model in (models.UuidDocument, models.SlugDocument, models.Base, models.FromAbstract, models.Saved, models.Ticket):
+        for model in (
+            models.UuidDocument,
+            models.SlugDocument,
+            models.Base,
+            models.FromAbstract,
+            models.Saved,
+            models.Ticket,
+        ):
             ProcessManager.bind_model_process(model, process.DocumentProcess)
         ProcessManager.bind_model_process(models.Level, process.LevelProcess)

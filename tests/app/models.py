@@ -10,7 +10,7 @@ from typing import Any
 from django import VERSION
 from django.db import models
 
-from django_logic import TransitionsMixin
+from django_logic import TransitionConstraint, TransitionsMixin
 
 
 class Product(models.Model):
@@ -70,18 +70,21 @@ class Status(models.TextChoices):
     CANCELLED = "cancelled", "Cancelled"
 
 
+SALE_MOVES = {
+    Status.DRAFT: {Status.PLACED, Status.CANCELLED},
+    Status.PLACED: {Status.PROCESSING, Status.CANCELLED},
+    Status.PROCESSING: {Status.FULFILLED, Status.CANCELLED},
+    Status.FULFILLED: set(),
+    Status.CANCELLED: set(),
+}
+
+
 class Sale(TransitionsMixin, models.Model):
     """
     An order moved by a table.
     """
 
-    TRANSITIONS = {
-        Status.DRAFT: {Status.PLACED, Status.CANCELLED},
-        Status.PLACED: {Status.PROCESSING, Status.CANCELLED},
-        Status.PROCESSING: {Status.FULFILLED, Status.CANCELLED},
-        Status.FULFILLED: set(),
-        Status.CANCELLED: set(),
-    }
+    TRANSITIONS = SALE_MOVES
     status = models.CharField(max_length=12, choices=Status.choices, default=Status.DRAFT, db_index=True)
     note = models.CharField(max_length=100, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -242,3 +245,107 @@ class Silent(models.Model):
         """
         if self._state.adding:
             super().save(*args, **kwargs)
+
+
+class Voyage(TransitionsMixin, models.Model):
+    """
+    A model whose table has cycles and a state that may follow itself, and whose database knows the table.
+    """
+
+    TRANSITIONS = {
+        "planned": {"under way", "cancelled"},
+        "under way": {"under way", "in port", "lost"},
+        "in port": {"under way", "planned"},
+        "lost": {"in port"},
+        "cancelled": set(),
+    }
+    status = models.CharField(max_length=12, default="planned")
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            TransitionConstraint(
+                field="status",
+                table={
+                    "planned": {"under way", "cancelled"},
+                    "under way": {"in port", "lost"},
+                    "in port": {"under way", "planned"},
+                    "lost": {"in port"},
+                    "cancelled": set(),
+                },
+                initial="planned",
+                name="app_voyage_moves",
+            ),
+        ]
+
+
+class Legacy(models.Model):
+    """
+    A table that was there before Django, with names that need quoting.
+    """
+
+    number = models.BigAutoField(primary_key=True, db_column="No.")
+    state = models.CharField(max_length=20, default="new", db_column="Current State")
+    changed = models.DateTimeField(auto_now=True, db_column="select")
+
+    class Meta:
+        db_table = "Legacy Table"
+
+
+class MemberField(models.CharField):
+    """
+    A column that gives members of an enum instead of their values, as enum packages do.
+    """
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        """
+        Make a member of what was read.
+        """
+        return None if value is None else Status(value)
+
+    def to_python(self, value: Any) -> Any:
+        """
+        Make a member of anything.
+        """
+        return None if value is None else Status(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        """
+        Write the value.
+        """
+        return None if value is None else Status(value).value
+
+
+class Typed(models.Model):
+    """
+    A model whose state is a member of an enum in Python.
+    """
+
+    state = MemberField(max_length=20, default=Status.DRAFT)
+
+
+class Unlisted(models.Manager["Odd"]):
+    """
+    Hide every object.
+    """
+
+    def get_queryset(self) -> models.QuerySet[Odd]:
+        """
+        Return nothing.
+        """
+        return super().get_queryset().none()
+
+
+class Odd(models.Model):
+    """
+    A model with names that need quoting, whose default manager hides it.
+    """
+
+    key = models.BigAutoField(primary_key=True, db_column="Key No")
+    state = models.CharField(max_length=20, default="new", db_column="select")
+    updated_at = models.DateTimeField(auto_now=True, db_column="Last-Change")
+
+    objects = Unlisted()
+
+    class Meta:
+        db_table = "Odd Table"

@@ -1,0 +1,5 @@
+"""
+An app whose tables the database itself guards.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,5 @@
+"""
+Tests of what a project lives through over its migrations.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,211 @@
+"""
+Try on ourselves what was reported beside the state machines: web, events, history, async; threads in the docstrings.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import IntegrityError, connection, transaction
+
+from django_logic import Action, ProcessManager, Transition
+from django_logic.bulk import bulk_transition
+from django_logic.exceptions import InvalidTransition, TransitionForbidden, TransitionTemporarilyUnavailable
+from django_logic.models import StatusChange
+from tests.app.models import Ticket
+from tests.flows import Bind, declare, moves, names, noting, stored
+from tests.scenarios.seed_app.models import Order
+
+pytestmark = pytest.mark.django_db
+
+
+#: Marks what depends on a real commit: callbacks, threads, the fast path outside any transaction.
+commits = pytest.mark.django_db(transaction=True)
+
+
+def together(work: Callable[[int], Any], count: int) -> list[Any]:
+    """
+    Run work in threads released at once; return what each answered or raised.
+    """
+    answers: list[Any] = [None] * count
+    gate = threading.Barrier(count)
+
+    def run(place: int) -> None:
+        gate.wait()
+        try:
+            answers[place] = work(place)
+        except Exception as error:
+            answers[place] = error
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=[place]) for place in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+@commits
+def test_two_different_moves_from_one_state_leave_no_impossible_edge(bind: Bind, ticket: Ticket) -> None:
+    """
+    Archive and activate race from one state: one is made, the other refused (django-logic#86).
+    """
+    bind(declare(Transition("archive", ["new"], "archived"), Transition("activate", ["new"], "active")))
+
+    answers = together(
+        lambda place: getattr(Ticket.objects.get(pk=ticket.pk).flow, ("archive", "activate")[place])(), 2
+    )
+
+    assert answers.count(True) == 1
+    assert isinstance(next(answer for answer in answers if answer is not True), InvalidTransition)
+    assert moves(ticket) == [("new", stored(ticket))]
+
+
+def test_task_without_a_user_runs_what_a_person_may_not(bind: Bind, ticket: Ticket, clerk: Any) -> None:
+    """
+    Commands and tasks say so by passing nobody; what they did is recorded as the system's (viewflow#497).
+    """
+    bind(declare(Transition("expire", ["new"], "expired", permissions=[lambda instance, user: False])))
+
+    with pytest.raises(TransitionForbidden):
+        ticket.flow.expire(user=clerk)
+
+    assert ticket.flow.expire(actor="nightly job") is True
+    change = ticket.flow.history.get()
+    assert (change.actor_id, change.actor_label) == ("", "nightly job")
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_records_go_to_the_database_of_the_object(bind: Bind) -> None:
+    """
+    Nothing is written on the default alias for an object of another one (django-jaiminho#251).
+    """
+    bind(declare(Transition("pay", ["new"], "paid", side_effects=[noting([])])))
+    ticket = Ticket.objects.using("other").create()
+
+    ticket.flow.pay()
+
+    assert Ticket.objects.using("other").get().state == "paid"
+    assert (StatusChange.objects.count(), StatusChange.objects.using("other").count()) == (0, 1)
+
+
+def test_bulk_leaves_a_record_for_each_object_and_a_bare_update_is_caught() -> None:
+    """
+    The library's way of moving many writes history; ``update()`` along no edge is refused (django-simple-history#174).
+    """
+    orders = [Order.objects.create() for _number in range(3)]
+
+    result = bulk_transition(Order.objects.all(), "to_placed", actor="import")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Order.objects.update(status="draft")
+
+    assert result.moved == 3
+    assert [moves(order, "process") for order in orders] == [[("draft", "placed")]] * 3
+    assert set(StatusChange.objects.values_list("actor_label", flat=True)) == {"import"}
+
+
+def test_birth_and_source_are_on_record(bind: Bind) -> None:
+    """
+    Where asked for, the first row tells the birth, its source empty; every row has source and target (fsm-log#36, #37).
+    """
+    bind(declare(Transition("pay", ["new"], "paid"), record_initial_state=True))
+
+    ticket = Ticket.objects.create()
+    ticket.flow.pay()
+
+    assert moves(ticket) == [(None, "new"), ("new", "paid")]
+    assert (ticket.flow.version, ticket.process.version) == (2, 0)
+
+
+def test_wrong_state_is_a_conflict_with_its_alternatives() -> None:
+    """
+    A web layer gets 409, the present state and what is possible from the exception alone (django-rest-framework#2847).
+    """
+    order = Order.objects.create(status="processing")
+
+    with pytest.raises(InvalidTransition) as caught:
+        order.transition_to("placed")
+
+    error = caught.value
+    assert (error.http_status, error.reason, error.current_state) == (409, "source_state", "processing")
+    assert error.available_actions == ["to_cancelled", "to_fulfilled"]
+
+
+def test_async_code_moves_and_sync_calls_in_it_are_told_so(bind: Bind, ticket: Ticket) -> None:
+    """
+    The async twin works from an event loop; the sync call gives Django's clear error (django-fsm-2#138, psm#446).
+    """
+    bind(declare(Transition("pay", ["new"], "paid")))
+
+    async def view() -> bool:
+        with pytest.raises(SynchronousOnlyOperation):
+            ticket.flow.pay()
+        return await ticket.flow.atransition("pay")
+
+    assert async_to_sync(view)() is True
+    assert moves(ticket) == [("new", "paid")]
+
+
+@commits
+def test_work_whose_unit_is_not_the_row_is_not_queued_behind_it(bind: Bind, ticket: Ticket, settings: Any) -> None:
+    """
+    Unrelated work on a busy object runs with ``lock="none"``; a held object is told, never silently dropped
+    (django-logic#281, #282).
+    """
+    settings.DEBUG = True
+    log: list[Any] = []
+
+    def meanwhile(instance: Ticket, **keywords: Any) -> None:
+        copy = Ticket.objects.get(pk=instance.pk)
+        assert copy.flow.post(parcel=1) is True
+        with pytest.raises(TransitionTemporarilyUnavailable) as caught:
+            copy.flow.sync()
+        assert (caught.value.reason, caught.value.http_status) == ("locked", 503)
+
+    bind(
+        declare(
+            Transition("close", ["new"], "closed", lock="cache", side_effects=[meanwhile]),
+            Action("sync", ["new"], lock="cache", side_effects=[noting(log, "sync")]),
+            Action("post", "*", lock="none", side_effects=[noting(log, "post")]),
+        )
+    )
+
+    assert ticket.flow.close() is True
+
+    assert names(log) == ["post"]
+    assert stored(ticket) == "closed"
+
+
+@commits
+def test_callers_of_a_held_row_wait_and_all_get_their_turn(bind: Bind, ticket: Ticket) -> None:
+    """
+    With the row lock, unrelated actions of one object wait for each other; none is dropped (django-logic#281).
+    """
+    log: list[Any] = []
+    bind(declare(Action("write_back", ["new"], side_effects=[noting(log, "write_back")])))
+
+    answers = together(lambda place: Ticket.objects.get(pk=ticket.pk).flow.write_back(number=place), 5)
+
+    assert answers == [True] * 5
+    assert sorted(entry[2]["number"] for entry in log) == [0, 1, 2, 3, 4]
+
+
+def test_page_of_possible_actions_does_not_grow_with_the_page(bind: Bind, django_assert_num_queries: Any) -> None:
+    """
+    Finding what a user may do costs the same for one object and for many (river#36, #90).
+    """
+    bind(declare(Transition("pay", ["new"], "paid"), Transition("ship", ["paid"], "sent")))
+    for number in range(20):
+        Ticket.objects.create(state=("new", "paid")[number % 2])
+
+    with django_assert_num_queries(1):
+        listed = ProcessManager.available_actions(Ticket.objects.order_by("pk"), process_name="flow")
+
+    assert list(listed.values()) == [["pay"], ["ship"]] * 10

@@ -1,0 +1,248 @@
+"""
+Prove the second part of the workflow lesson: two workers, one row, and what belongs inside the transaction.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import F
+
+from django_logic.exceptions import TransitionTemporarilyUnavailable
+from tests.flows import moves, stored
+from tests.scenarios.seed_app.models import (
+    Order,
+    OrderEvent,
+    Stock,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+#: Marks what depends on a real commit: callbacks, threads, the fast path outside any transaction.
+commits = pytest.mark.django_db(transaction=True)
+
+
+class Warehouse:
+    """
+    Play the remote service: it is slow, it is outside, it must be told of what was given up.
+    """
+
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self.released: list[str] = []
+        self.during_transaction: list[bool] = []
+
+    def reserve(self, order_id: int) -> Any:
+        """
+        Reserve, over the network.
+        """
+        self.during_transaction.append(connection.in_atomic_block)
+        self.held.append(f"r{len(self.held) + 1}")
+        return type("Reservation", (), {"id": self.held[-1]})()
+
+    def release(self, reservation: Any) -> None:
+        """
+        Give back.
+        """
+        self.released.append(reservation.id)
+
+
+class Task:
+    """
+    Play a task queue that notes what was enqueued and whether the row was durable by then.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+
+    def delay(self, *arguments: Any) -> None:
+        """
+        Enqueue.
+        """
+        assert not connection.in_atomic_block
+        self.sent.append(arguments)
+
+
+@pytest.fixture
+def warehouse() -> Warehouse:
+    """
+    Give a warehouse, and stock to reserve.
+    """
+    Stock.objects.bulk_create([Stock(sku="A1"), Stock(sku="B2"), Stock(sku="C3")])
+    return Warehouse()
+
+
+@pytest.fixture
+def tasks() -> tuple[Task, Task]:
+    """
+    Give the two tasks of the lesson: send_processing_email, publish_event.
+    """
+    return Task(), Task()
+
+
+def begin_processing(order_id: int, warehouse: Warehouse, tasks: tuple[Task, Task], *, actor: Any = None) -> bool:
+    """
+    Begin to process an order, as the lesson does; only the assignment became a call of ``transition_to``.
+    """
+    send_processing_email, publish_event = tasks
+    # 1. SLOW WORK FIRST, outside any transaction. A provider call inside
+    #    the block below would hold the row lock for their p99, turning a
+    #    slow dependency into database contention for everyone.
+    reservation = warehouse.reserve(order_id)  # HTTP, ~300 ms
+
+    with transaction.atomic():
+        # 2. Lock and RE-READ. The re-read is the point: a worker that
+        #    waited here now sees whatever the winner wrote.
+        order = Order.objects.select_for_update().get(pk=order_id)
+
+        if not order.can_transition_to(Order.Status.PROCESSING):
+            # Already processing, or cancelled while we were reserving stock.
+            warehouse.release(reservation)  # compensate the slow work
+            return False
+
+        order.transition_to(Order.Status.PROCESSING, actor=actor)
+
+        # 3. Everything that must be consistent with the status goes INSIDE.
+        OrderEvent.objects.create(order=order, kind="processing_started", actor=actor, reservation=reservation.id)
+        Stock.objects.filter(sku__in=order.skus()).update(reserved=F("reserved") + 1)
+
+        # 4. Everything irreversible goes AFTER the commit. An email sent
+        #    inside a transaction that later rolls back cannot be recalled,
+        #    and a task enqueued here can outrun its own row.
+        transaction.on_commit(lambda: send_processing_email.delay(order.id))
+        transaction.on_commit(lambda: publish_event.delay("order.processing", order.id))
+
+    return True
+
+
+def reserved() -> list[int]:
+    """
+    Return how much of each stock is reserved.
+    """
+    return list(Stock.objects.order_by("sku").values_list("reserved", flat=True))
+
+
+@commits
+def test_order_is_processed_once_and_everything_agrees(warehouse: Warehouse, tasks: tuple[Task, Task]) -> None:
+    """
+    The lesson's service: slow work outside, consistent work inside, irreversible work after the commit; then no more.
+    """
+    order = Order.objects.create(status="placed")
+
+    answers = [begin_processing(order.pk, warehouse, tasks, actor="worker a") for _ in range(2)]
+
+    assert answers == [True, False]
+    assert warehouse.during_transaction == [False, False]
+    assert (warehouse.held, warehouse.released) == (["r1", "r2"], ["r2"])
+    assert stored(order, "status") == "processing"
+    assert moves(order, "process") == [("placed", "processing")]
+    assert list(OrderEvent.objects.values_list("kind", "actor", "reservation")) == [
+        ("processing_started", "worker a", "r1")
+    ]
+    assert reserved() == [1, 1, 0]
+    assert [task.sent for task in tasks] == [[(order.pk,)], [("order.processing", order.pk)]]
+
+
+@commits
+def test_rolled_back_order_tells_nobody(warehouse: Warehouse, tasks: tuple[Task, Task]) -> None:
+    """
+    When the caller's work fails after the move, status, history, event and stock go back and no task was enqueued.
+    """
+    order = Order.objects.create(status="placed")
+
+    with transaction.atomic():
+        begin_processing(order.pk, warehouse, tasks)
+        transaction.set_rollback(True)
+
+    assert (stored(order, "status"), moves(order, "process"), reserved()) == ("placed", [], [0, 0, 0])
+    assert OrderEvent.objects.count() == 0
+    assert [task.sent for task in tasks] == [[], []]
+
+
+def together(*workers: Callable[[], Any]) -> list[Any]:
+    """
+    Run workers at once, each on a connection of its own; return what each answered or raised.
+    """
+    answers: list[Any] = [None] * len(workers)
+    gate = threading.Barrier(len(workers))
+
+    def run(place: int, worker: Callable[[], Any]) -> None:
+        gate.wait()
+        try:
+            answers[place] = worker()
+        except Exception as error:
+            answers[place] = error
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+@commits
+def test_two_workers_take_the_same_order_and_it_ships_once(warehouse: Warehouse, tasks: tuple[Task, Task]) -> None:
+    """
+    The loser waits, re-reads and withdraws; on SQLite, which locks no rows, he may be told to come back instead.
+    """
+    order = Order.objects.create(status="placed")
+
+    answers = together(*[lambda: begin_processing(order.pk, warehouse, tasks)] * 2)
+
+    assert answers.count(True) == 1
+    loser = next(answer for answer in answers if answer is not True)
+    assert loser is False or (connection.vendor == "sqlite" and isinstance(loser, TransitionTemporarilyUnavailable))
+    assert moves(order, "process") == [("placed", "processing")]
+    assert (OrderEvent.objects.count(), reserved()) == (1, [1, 1, 0])
+    assert tasks[0].sent == [(order.pk,)]
+
+
+def test_lock_and_read_in_one_statement() -> None:
+    """
+    The lesson's better example.
+    """
+    pk = Order.objects.create(status="placed").pk
+
+    with transaction.atomic():
+        order = Order.objects.select_for_update().get(pk=pk)  # lock AND read
+        moved = order.transition_to(Order.Status.PROCESSING)
+
+    assert moved is True
+    assert stored(order, "status") == "processing"
+
+
+def test_lock_without_reading_again_does_no_harm() -> None:
+    """
+    The lesson's wrong example: the object was read before the lock and another worker came between; the call re-reads.
+    """
+    pk = Order.objects.create(status="placed").pk
+
+    order = Order.objects.get(pk=pk)  # read BEFORE the lock
+    Order.objects.get(pk=pk).transition_to("processing")
+    with transaction.atomic():
+        Order.objects.select_for_update().filter(pk=pk).exists()  # "lock"
+        moved = order.transition_to(Order.Status.PROCESSING)  # checks the STALE object
+
+    assert moved is False
+    assert order.status == "processing"
+    assert moves(order, "process") == [("placed", "processing")]
+
+
+def test_optimistic_update_is_the_write_and_the_check() -> None:
+    """
+    The lesson's conditional ``update()`` passes the database's guard along an edge, once.
+    """
+    order = Order.objects.create(status="placed")
+
+    counts = [Order.objects.filter(pk=order.pk, status="placed").update(status="processing") for _ in range(2)]
+
+    assert counts == [1, 0]
+    assert stored(order, "status") == "processing"

@@ -1,0 +1,5 @@
+"""
+Prove declarations, rules and values without a database.
+"""
+
+from __future__ import annotations
