@@ -1,0 +1,3 @@
+"""
+The contenders, one package per interpreter environment.
+"""

@@ -1,0 +1,3 @@
+"""
+django-fsm-2 with django-fsm-log.
+"""

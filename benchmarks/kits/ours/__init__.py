@@ -1,0 +1,3 @@
+"""
+This library, and the very statement it sends through a bare cursor.
+"""

@@ -1,0 +1,3 @@
+"""
+A statement written by hand, independent of our writer: what the database itself allows.
+"""

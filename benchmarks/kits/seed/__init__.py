@@ -1,0 +1,3 @@
+"""
+The hand-written ``transition_to`` the project grew from, without any library.
+"""

@@ -1,0 +1,3 @@
+"""
+The published django-logic, installed and run only.
+"""

@@ -1,0 +1,3 @@
+"""
+viewflow.fsm, installed and run only.
+"""
