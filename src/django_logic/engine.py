@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
+from django.db.transaction import TransactionManagementError
 
 from django_logic import hooks, judge, locks, signals, writer
 from django_logic.call import Call, make_call, open_calls, running_within
@@ -22,6 +23,10 @@ from django_logic.work import work, write
 
 __all__ = ["perform"]
 
+MANUAL = (
+    "{label}: autocommit is off, so what has to run after the commit never would. Use transaction.atomic() instead of"
+    " committing by hand."
+)
 #: How many next transitions may follow each other: declarations that lead round in a circle have to end somewhere.
 LONGEST_CHAIN = 50
 chain_length: ContextVar[int] = ContextVar("django_logic_chain_length", default=0)
@@ -141,19 +146,14 @@ def go_locked(run: Run) -> None:
     times: dict[str, Any] = {}
     try:
         is_outermost = kind in ("row", "nowait") and not connections[call.alias].in_atomic_block
+        is_manual = is_manually_committed(call)
         with locks.translated(call), locks.hold(call, kind):
             if is_outermost:
                 transaction.on_commit(partial(setattr, run, "is_committed", True), using=call.alias)
             run.state = (locks.read(call, kind, whole=reads_whole(call)),)
             remember_state(call.column, call.instance, run.state[0])
             times = times_of(call.column, call.instance)
-            if kind != "none":
-                raise_if_blocked(call)
-            choose(run, run.state[0])
-            if run.chosen is not None:
-                work(run, run.chosen, run.state[0], kind)
-            if run.move is None:  # whatever a hook assigned, nothing was written
-                remember_state(call.column, call.instance, run.state[0])
+            judge_and_work(run, kind, is_manual=is_manual)
     except writer.MoveLost:
         state = locks.read(call, "none", whole=False)
         remember_state(call.column, call.instance, state)
@@ -170,6 +170,22 @@ def go_locked(run: Run) -> None:
         for state in run.state:
             remember_state(call.column, call.instance, state)
         raise
+
+
+def judge_and_work(run: Run, kind: str, *, is_manual: bool) -> None:
+    """
+    Do what the lock is held for: gate, judge, work.
+    """
+    call, state = run.call, run.state[0]
+    if kind != "none":
+        raise_if_blocked(call)
+    choose(run, state)
+    if run.chosen is not None:
+        if is_manual and has_follow_up(run.chosen):
+            raise TransactionManagementError(MANUAL.format(label=call.label))
+        work(run, run.chosen, state, kind)
+    if run.move is None:  # whatever a hook assigned, nothing was written
+        remember_state(call.column, call.instance, state)
 
 
 def choose(run: Run, state: Any) -> None:
@@ -220,12 +236,27 @@ def compensate(run: Run, error: Exception) -> None:
         hooks.run_callbacks(run.call, run.prepared.transition.failure_callbacks, exception=error)
 
 
+def is_manually_committed(call: Call) -> bool:
+    """
+    Tell whether autocommit is off, so that nobody will tell of the commit.
+    """
+    connection = connections[call.alias]
+    return not connection.in_atomic_block and not connection.get_autocommit()
+
+
+def has_follow_up(candidate: Candidate) -> bool:
+    """
+    Tell whether a declaration has something to do after the commit.
+    """
+    return bool(candidate.transition.callbacks or candidate.transition.next_transition)
+
+
 def follow_after_commit(run: Run) -> None:
     """
     Schedule callbacks and the next transition for after the outermost commit.
     """
     candidate = run.chosen
-    if candidate is None or not (candidate.transition.callbacks or candidate.transition.next_transition):
+    if candidate is None or not has_follow_up(candidate):
         return
 
     def follow() -> None:

@@ -233,13 +233,17 @@ def no_patience(cursor: Any) -> Iterator[None]:
 def refresh(call: Call, attributes: dict[str, Any]) -> None:
     """
     Put fresh values on the instance; say which differing ones they replaced.
+
+    Related objects are forgotten, so that hooks load them again.
     """
     held = call.instance.__dict__
     replaced = [name for name, value in attributes.items() if name in held and held[name] != value]
-    related: list[Any] = [entry for entry in type(call.instance)._meta.concrete_fields if entry.is_relation]
+    options = type(call.instance)._meta
+    related: list[Any] = [entry for entry in (*options.concrete_fields, *options.related_objects) if entry.is_relation]
     for entry in related:
-        if entry.attname in replaced and entry.is_cached(call.instance):
+        if entry.is_cached(call.instance):
             entry.delete_cached_value(call.instance)
+    held.pop("_prefetched_objects_cache", None)
     held.update(attributes)
     if replaced:
         names = ", ".join(sorted(replaced))

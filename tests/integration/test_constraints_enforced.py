@@ -444,6 +444,20 @@ def test_loaddata_of_rows_past_their_birth_passes_while_suspended(tmp_path: Any)
 
 
 @pytest.mark.django_db(transaction=True)
+def test_suspended_takes_several_models_and_a_proxy_for_its_table() -> None:
+    """
+    All named models are unguarded in the block, the others and everything afterwards guarded.
+    """
+    with suspended(OrderProxy, Level):
+        Order.objects.create(status="paid")
+        Level.objects.create(code="a", stage=2)
+        refused(Odd.objects.create, state="nowhere")
+
+    refused(Order.objects.create, status="paid")
+    refused(Level.objects.create, code="b", stage=2)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_suspended_puts_the_triggers_back_after_an_error() -> None:
     """
     The database guards again when the block fails.

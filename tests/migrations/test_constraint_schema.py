@@ -9,7 +9,7 @@ from typing import Any
 
 import django
 import pytest
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import IntegrityError, NotSupportedError, migrations, models, transaction
 from django.db.migrations.state import ProjectState
 
@@ -401,6 +401,51 @@ def test_key_of_another_type_is_fine(line: Timeline) -> None:
 
     if line.connection.vendor != "sqlite":
         assert key.replace("-", "") in str(caught.value).replace("-", "")
+
+
+def test_foreign_key_is_a_state(line: Timeline) -> None:
+    """
+    A state that is a row of its own is guarded by its key, in the table as in validation.
+    """
+    stages = migrations.CreateModel("Stage", [("code", models.CharField(max_length=9, primary_key=True))])
+    link = models.ForeignKey(f"{APP}.Stage", models.PROTECT, default="draft")
+    constraint = moves()
+    line.forward(stages, create_order(constraint, fields={"status": link}))
+    for code in ("draft", "placed", "paid"):
+        line.rows("Stage").create(code=code)
+
+    order = line.rows().create()
+    refused = is_refused(line, line.rows().update, status="paid")
+    order.status_id = "paid"
+
+    assert refused
+    with pytest.raises(ValidationError, match="from “draft” to “paid”"):
+        constraint.validate(line.model(), order)
+    line.rows().update(status="placed")
+
+
+def test_key_of_several_columns_is_named(line: Timeline) -> None:
+    """
+    A refusal names every part of a composite key.
+    """
+    if not hasattr(models, "CompositePrimaryKey"):
+        pytest.skip("composite keys came with Django 5.2")
+    fields = {
+        "pk": models.CompositePrimaryKey("shop", "number"),
+        "id": models.IntegerField(default=0),
+        "shop": models.IntegerField(),
+        "number": models.IntegerField(),
+    }
+    line.forward(create_order(moves(), fields=fields))
+    order = line.rows().create(shop=3, number=14)
+    order.status = "paid"
+
+    with pytest.raises(IntegrityError) as caught, transaction.atomic():
+        line.rows().update(status="paid")
+
+    assert line.connection.vendor == "sqlite" or "yard_order 3,14 may not move" in str(caught.value)
+    with pytest.raises(ValidationError):
+        moves().validate(line.model(), order)
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])

@@ -36,6 +36,7 @@ def renamed_condition(condition: Q, field: str, old: State, new: State) -> Q:
     """
     Return a condition in which comparisons with the old state are comparisons with the new one.
     """
+    is_canonical = is_value_set(condition, field)
 
     def other(child: Any) -> Any:
         if isinstance(child, Q):
@@ -46,7 +47,8 @@ def renamed_condition(condition: Q, field: str, old: State, new: State) -> Q:
         if lookup in (field, f"{field}__exact") and plain(value) == old:
             return (lookup, new)
         if lookup == f"{field}__in" and isinstance(value, list | tuple) and old in map(plain, value):
-            return (lookup, type(value)(renamed_states(value, old, new)))
+            told = [new if plain(state) == old else state for state in value]
+            return (lookup, type(value)(in_order(told) if is_canonical else told))
         if lookup == f"{field}__isnull" and value is True and old is None:
             return (field, new)
         return child
@@ -54,13 +56,16 @@ def renamed_condition(condition: Q, field: str, old: State, new: State) -> Q:
     return Q(*map(other, condition.children), _connector=condition.connector, _negated=condition.negated)
 
 
-def renamed_states(states: Any, old: State, new: State) -> list[State]:
+def is_value_set(condition: Q, field: str) -> bool:
     """
-    Return a list of states with one called otherwise, sorted again if it was.
+    Recognise what a StateConstraint leaves in a migration, whose states have an order of ours.
     """
-    before = [plain(state) for state in states]
-    after = [new if state == old else state for state in before]
-    return list(in_order(after)) if before == list(in_order(before)) else after
+    children: dict[str, Any] = dict(child for child in condition.children if isinstance(child, tuple))
+    states = children.pop(f"{field}__in", None)
+    if not isinstance(states, list | tuple) or len(condition.children) > 2 or set(children) - {f"{field}__isnull"}:
+        return False
+    listed = [plain(state) for state in states]
+    return {type(state) for state in listed} in ({str}, {int}) and listed == list(in_order(listed))
 
 
 def renamed_field(field: Any, old: State, new: State, label: str | None) -> Any:

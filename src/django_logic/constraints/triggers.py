@@ -7,7 +7,7 @@ declared and silently absent would be worse than none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -97,32 +97,42 @@ def is_installed(connection: BaseDatabaseWrapper, model: type[models.Model], con
 
 
 @contextmanager
-def suspended(model: type[models.Model], using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
+def suspended(*owners: type[models.Model], using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
     """
-    Take a model's moves off the database for a block, for a load of rows that are past their birth.
+    Take the moves of models off the database for a block, for a load of rows that are past their birth.
 
-    Transaction: PostgreSQL and SQLite run the block in one, with the table locked; MySQL guards nobody meanwhile.
+    Transaction: PostgreSQL and SQLite run the block in one, with the tables locked; MySQL guards nobody meanwhile.
     Raises: TransactionManagementError inside a transaction on MySQL, which would end it.
     """
     connection = connections[using]
-    # Asked by what it declares, since the class would make the modules import each other.
-    declared: list[Any] = [entry for entry in model._meta.constraints if hasattr(entry, "edges")]
+    lifted = [statement for entry, model in declared(owners) for statement in drop(entry, model, connection)]
+    laid = [statement for entry, model in declared(owners) for statement in create(entry, model, connection)]
     if connection.features.can_rollback_ddl:
         with transaction.atomic(using=using):
-            execute(connection, [statement for entry in declared for statement in drop(entry, model, connection)])
+            execute(connection, lifted)
             yield
-            execute(connection, [statement for entry in declared for statement in create(entry, model, connection)])
+            execute(connection, laid)
         return
     if connection.in_atomic_block:
         raise transaction.TransactionManagementError(
-            f"suspended({model._meta.label}): {connection.display_name} ends a transaction when a trigger changes."
+            f"suspended(): {connection.display_name} ends a transaction when a trigger changes."
             " Leave the atomic block first."
         )
     try:
-        execute(connection, [statement for entry in declared for statement in drop(entry, model, connection)])
+        execute(connection, lifted)
         yield
     finally:
-        execute(connection, [statement for entry in declared for statement in create(entry, model, connection)])
+        execute(connection, laid)
+
+
+def declared(owners: Iterable[type[models.Model]]) -> Iterator[tuple[Any, type[models.Model]]]:
+    """
+    Go through the transition constraints of models, each with the model that has the table.
+    """
+    for owner in owners:
+        model: Any = owner._meta.concrete_model
+        # Asked by what it declares, since the class would make the modules import each other.
+        yield from ((entry, model) for entry in model._meta.constraints if hasattr(entry, "edges"))
 
 
 def execute(connection: BaseDatabaseWrapper, statements: list[Statement]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-import traceback
 import unittest
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -100,7 +99,7 @@ class Project:
         except AssertionError:
             raise
         except Exception as error:
-            return "".join(traceback.format_exception_only(error))
+            return last_line(error)
         self.install()
         return self.test()
 
@@ -187,11 +186,20 @@ def run_page(made: Project, page: Path, blocks: Sequence[Block]) -> Iterator[str
                 yield f"{page}:{block.line + 1}: found\n{found or 'nothing'}\ninstead of\n{shown or 'nothing'}"
 
 
+def last_line(error: Exception) -> str:
+    """
+    Return the last line of a traceback, without the hints that newer Pythons put behind it.
+    """
+    kind = type(error)
+    where = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{where}{kind.__qualname__}: {error}"
+
+
 def same(text: str) -> str:
     """
-    Return text in one line, since a page breaks long messages.
+    Return text in one line, since a page breaks long messages, and without addresses in memory.
     """
-    return " ".join(text.split())
+    return re.sub(r" at 0x\w+", " at 0x…", " ".join(text.split()))
 
 
 def commands_in(block: Block) -> Iterator[tuple[list[str], str]]:
