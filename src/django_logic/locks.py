@@ -238,7 +238,7 @@ def refresh(call: Call, attributes: dict[str, Any]) -> None:
     """
     held = call.instance.__dict__
     replaced = [name for name, value in attributes.items() if name in held and held[name] != value]
-    options = type(call.instance)._meta
+    options: Any = type(call.instance)._meta
     related: list[Any] = [entry for entry in (*options.concrete_fields, *options.related_objects) if entry.is_relation]
     for entry in related:
         if entry.is_cached(call.instance):
