@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.db import models
+from django.dispatch import Signal
 
 from django_logic import Process, ProcessManager, Transition
 from django_logic.locks import cache_key
@@ -31,6 +32,24 @@ def hooked(
         yield process_class
     finally:
         ProcessManager.unbind_model_process(model, process_class)
+
+
+@contextmanager
+def receiver(signal: Signal, sender: Any, work: Any) -> Iterator[list[dict[str, Any]]]:
+    """
+    Connect a receiver within the block; give what each signal carried.
+    """
+    heard: list[dict[str, Any]] = []
+
+    def receive(instance: Any, **kwargs: Any) -> None:
+        heard.append({"state": getattr(instance, "status", None) or getattr(instance, "state", None), **kwargs})
+        work(instance)
+
+    signal.connect(receive, sender=sender)
+    try:
+        yield heard
+    finally:
+        signal.disconnect(receive, sender=sender)
 
 
 def fresh(instance: models.Model) -> Any:

@@ -15,8 +15,8 @@ from django.db.models import F
 from django_logic import Action, Transition
 from django_logic.exceptions import InvalidTransition, TransitionTemporarilyUnavailable
 from tests.app.hooked import fresh, hooked, moves, sequences, stored
-from tests.app.models import Product, Saved, Ticket
-from tests.races.together import PATIENCE, Worker, needs_visible_waits, together
+from tests.app.models import Item, Order, Product, Saved, Ticket
+from tests.races.together import PATIENCE, Worker, execute, needs_visible_waits, together
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -237,6 +237,29 @@ def test_different_objects_do_not_wait_for_each_other() -> None:
         went = worker.result()
 
     assert (jumped, went) == (True, True)
+
+
+def test_rows_that_refer_to_the_object_can_be_added_while_it_is_worked_on() -> None:
+    """
+    The lock keeps others from moving or changing the row, not from inserting rows that point at it.
+    """
+    if connection.vendor != "postgresql":
+        pytest.skip("only PostgreSQL has a row lock that foreign keys may pass")
+    pause = Pause()
+    order, product = Order.objects.create(), Product.objects.create()
+
+    with hooked(Transition("go", ["draft"], "done", side_effects=[pause]), model=Order, field="status"):
+        worker = Worker(lambda: fresh(order).probe.go())
+        assert pause.reached.wait(PATIENCE)
+        execute("SET lock_timeout = '2s'")
+        try:
+            item = Item.objects.create(order=order, product=product)
+        finally:
+            pause.may_go_on.set()
+            went = worker.result()
+
+    assert went is True
+    assert Item.objects.filter(pk=item.pk).exists()
 
 
 def test_callers_of_a_cycle_leave_an_unbroken_chain() -> None:
