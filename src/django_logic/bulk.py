@@ -160,7 +160,8 @@ def locked_states(call: Call, pks: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     rows: models.QuerySet[Any] = models.QuerySet(model=call.column.model, using=call.alias)
     rows = rows.filter(pk__in=pks).order_by("pk")
     if features.has_select_for_update:
-        rows = rows.select_for_update(nowait=lock_of(call) == "nowait" and features.has_select_for_update_nowait)
+        nowait = lock_of(call) == "nowait" and features.has_select_for_update_nowait
+        rows = rows.select_for_update(nowait=nowait, no_key=features.has_select_for_no_key_update)
     else:
         locks.take_write_lock(column, call.alias, nowait=lock_of(call) == "nowait")
     for pk, state in rows.values_list(column.owner._meta.pk.name, column.field.attname):

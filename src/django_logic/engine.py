@@ -7,7 +7,6 @@ The life of one synchronous call: gate, prepare, lock, judge, work, write, commi
 from __future__ import annotations
 
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
@@ -149,7 +148,7 @@ def go_locked(run: Run) -> None:
         is_manual = is_manually_committed(call)
         with locks.translated(call), locks.hold(call, kind):
             if is_outermost:
-                transaction.on_commit(partial(setattr, run, "is_committed", True), using=call.alias)
+                run.note_commit()
             run.state = (locks.read(call, kind, whole=reads_whole(call)),)
             remember_state(call.column, call.instance, run.state[0])
             times = times_of(call.column, call.instance)

@@ -148,7 +148,8 @@ def as_key(users: type[models.Model], text: str) -> Any:
         field.run_validators(key)
     except (ValidationError, ValueError, TypeError):
         return None
-    return key
+    # Django 4.2 hands SQLite numbers that no column of it holds.
+    return None if isinstance(key, int) and key.bit_length() > 63 else key
 
 
 class HistoryQuerySet(RecordQuerySet):

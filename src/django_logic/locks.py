@@ -131,12 +131,14 @@ def read(call: Call, kind: str, *, whole: bool) -> Any:
     """
     Lock and read the row in one statement; return its state and refresh the instance from it.
 
-    ``whole`` refreshes every loaded field, otherwise the state alone. Kind cache and none read without a lock.
-    Transaction: row and nowait need an open one and hold the lock until its end.
+    ``whole`` refreshes every loaded field, otherwise the state alone. Kind none reads without a lock.
+    Transaction: row and nowait need an open one and hold the lock until its end. Kind cache opens its own and lets go
+    of the row at once: it only waits for whoever moved the object and has not committed yet.
     Raises: the model's DoesNotExist when the row is gone.
     """
     columns = wanted_columns(call, whole)
-    row = None if call.instance.pk is None else fetch(call, kind, columns)
+    with transaction.atomic(using=call.alias) if kind == "cache" else nullcontext():
+        row = None if call.instance.pk is None else fetch(call, kind, columns)
     if row is None:
         raise missing(call)
     attributes = dict(zip(columns, row, strict=True))
@@ -165,7 +167,7 @@ def fetch(call: Call, kind: str, columns: tuple[str, ...]) -> Any:
     Read the row, locked where the kind and the database can.
     """
     connection = connections[call.alias]
-    locking = kind in ("row", "nowait")
+    locking = kind != "none"
     if locking and not connection.features.has_select_for_update:
         take_write_lock(call.column, call.alias, nowait=kind == "nowait")
         locking = False
@@ -197,7 +199,9 @@ def compiled_read(
         query: Any = models.QuerySet(model=model, using=call.alias).filter(pk=call.instance.pk).order_by()
         query = query.values_list(*columns)
         if locking:
-            query = query.select_for_update(nowait=nowait)
+            # Enough to keep every other move, update and delete out, while rows that refer to this one may be added.
+            no_key = connection.features.has_select_for_no_key_update
+            query = query.select_for_update(nowait=nowait, no_key=no_key)
         compiler = query.query.get_compiler(connection=connection)
         sql, _key = compiler.as_sql()
         converters = compiler.get_converters([entry for entry, _sql, _name in compiler.select])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from django.db import connections
+from django.db import connections, transaction
 from django.dispatch import Signal
 
 from django_logic import conf, extension, hooks, judge
@@ -41,6 +41,12 @@ class Run:
     move: Move | None = None
     #: What a hook raised, to tell it from a refusal of this call.
     hook_error: Exception | None = None
+
+    def note_commit(self) -> None:
+        """
+        Note when the transaction that is open now is committed, before anything else that waits for it runs.
+        """
+        transaction.on_commit(partial(setattr, self, "is_committed", True), using=self.call.alias)
 
 
 def lock_of(call: Call) -> str:

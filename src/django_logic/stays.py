@@ -118,7 +118,8 @@ class Stays:
         # Looked up for each entry: as NOT EXISTS, PostgreSQL may join all moves with all, while statistics are stale.
         next_move = Subquery(self.leavings.values("sequence")[:1])
         here = is_here(self.machine, self.state, self.records.db)
-        return self.entries.alias(next_move=next_move).filter(here, next_move__isnull=True)
+        found: models.QuerySet[Any] = self.entries.alias(next_move=next_move).filter(here, next_move__isnull=True)
+        return found
 
 
 def stays_in(

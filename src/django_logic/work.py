@@ -34,11 +34,11 @@ def work(run: Run, candidate: Candidate, state: Any, kind: str) -> None:
             hooks.run_side_effects(call, transition.side_effects)
             refuse_swallowed(call, is_apart)
             if not transition.is_action:
-                run.move = write_apart(call, candidate, state) if is_apart else write(call, candidate, state)
+                run.move = write_apart(run, candidate, state) if is_apart else write(call, candidate, state)
     except writer.MoveLost:
         raise
     except Exception as error:
-        if locks.is_transient(error):
+        if run.is_committed or locks.is_transient(error):
             raise
         run.hook_error, run.move = error, None
         if transition.failed_state is None or not write_failed(run, candidate, state, kind):
@@ -78,11 +78,15 @@ def write(call: Call, candidate: Candidate, state: Any) -> Move:
     return move
 
 
-def write_apart(call: Call, candidate: Candidate, state: Any) -> Move:
+def write_apart(run: Run, candidate: Candidate, state: Any) -> Move:
     """
     Write the success move in a transaction of its own, if the row still is where it was read.
     """
+    call = run.call
+    is_outermost = not connections[call.alias].in_atomic_block
     with transaction.atomic(using=call.alias):
+        if is_outermost:
+            run.note_commit()
         if locks.read(call, "row", whole=False) != state:
             raise writer.MoveLost
         return write(call, candidate, state)

@@ -140,7 +140,8 @@ class Timeline:
         Delete what tables are left.
         """
         tables = self.connection.introspection.table_names()
-        with self.connection.schema_editor() as editor:
+        # MySQL drops no table that another one refers to.
+        with self.connection.constraint_checks_disabled(), self.connection.schema_editor() as editor:
             for model in self.state.apps.get_models():
                 if model._meta.db_table in tables and model._meta.app_label == APP:
                     editor.delete_model(model)
