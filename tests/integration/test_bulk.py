@@ -38,9 +38,7 @@ def test_bulk_moves_counts_duplicates_and_refuses_by_code() -> None:
     new, other, done, lost = tickets("new", "new", "done", "lost")
 
     with hooked(GO):
-        result = bulk_transition(
-            Ticket.objects.all(), "go", process_name="probe", actor="import", reason="night run"
-        )
+        result = bulk_transition(Ticket.objects.all(), "go", process_name="probe", actor="import", reason="night run")
         recorded = moves(new), moves(other), moves(done), moves(lost)
 
     assert result == BulkResult(moved=2, duplicates=1, refused={"source_state": [lost.pk]})

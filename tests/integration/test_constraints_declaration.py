@@ -96,6 +96,24 @@ def test_other_declarations_make_other_constraints(other: dict[str, Any]) -> Non
     assert moves(**other).clone() == moves(**other)
 
 
+def test_constraint_equals_nothing_of_another_kind() -> None:
+    """
+    Another kind of constraint is another constraint, and the text of one names what it is.
+    """
+    assert moves() != StateConstraint(field="status", states=Status, name="moves")
+    assert "field='status' name='moves'" in repr(moves())
+
+
+def test_state_constraint_with_none_takes_a_missing_state() -> None:
+    """
+    None among the states lets NULL in by name.
+    """
+    constraint = StateConstraint(field="status", states=["b", None, "a"], name="states")
+
+    assert constraint == StateConstraint(field="status", states=[None, "a", "b"], name="states")
+    assert "isnull" in repr(constraint)
+
+
 def test_children_of_an_abstract_model_have_names_of_their_own() -> None:
     """
     The placeholders Django knows for names are filled in.

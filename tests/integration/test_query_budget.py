@@ -126,7 +126,7 @@ def test_a_duplicate_and_a_refusal_write_nothing() -> None:
             staler.process.touch()
 
     assert duplicate is False
-    assert all(" FOR UPDATE" in text or text.startswith("\nWITH") for text in statements)
+    assert all(" FOR NO KEY UPDATE" in text or text.startswith("\nWITH") for text in statements)
     assert len(statements) <= 4
 
 

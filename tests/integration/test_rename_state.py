@@ -276,6 +276,32 @@ def test_numbers_are_renamed(line: Timeline) -> None:
     assert is_refused(line, line.rows().update, status=2)
 
 
+def test_missing_state_gets_a_name_and_loses_it_again(line: Timeline) -> None:
+    """
+    NULL is renamed like a state, in rows, history, value set and conditions, and expressions are left alone.
+    """
+    column = models.CharField(max_length=20, null=True)
+    is_open = models.Q(models.lookups.GreaterThanOrEqual(models.F("number"), 0), status__isnull=True)
+    line.forward(
+        create_order(
+            StateConstraint(field="status", states=[None, "done"], name="order_states"),
+            TransitionConstraint(field="status", table={None: ["done"]}, name="order_moves", initial=[None]),
+            models.CheckConstraint(**{CONDITION: is_open | models.Q(status="done"), "name": "order_open"}),
+            fields={"status": column, "number": models.IntegerField(default=0)},
+        )
+    )
+    line.rows().create(status=None)
+    record(from_state=None, to_state="done")
+
+    line.forward(RenameState("Order", "status", None, "open"))
+    there = stored(line), recorded(), is_refused(line, line.rows().create, status=None)
+    line.back()
+
+    assert there == (["open"], [("open", "done")], True)
+    assert (stored(line), recorded()) == ([None], [(None, "done")])
+    assert is_refused(line, line.rows().create, status="open")
+
+
 @pytest.mark.parametrize("new", ["it's", "100% \\ done", "ž🦄", "%s"])
 def test_odd_names_are_renamed_and_back(line: Timeline, new: str) -> None:
     """
