@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from django.db.transaction import TransactionManagementError
 
 from django_logic import Transition
 from tests.app.hooked import Boom, fresh, hooked, moves, nothing, stored
@@ -257,44 +256,3 @@ def test_a_callback_writes_in_a_transaction_of_its_own(ticket: Ticket) -> None:
     assert connection.in_atomic_block is False
     assert Product.objects.count() == 1
     assert stored(ticket) == "done"
-
-
-@pytest.mark.parametrize("effects", [[], [nothing]])
-def test_manual_transactions_are_refused_before_anything_is_written(effects: list[Any], ticket: Ticket) -> None:
-    """
-    Without autocommit nobody tells us of the commit: a call that has something to do after it is refused at once.
-    """
-    ran: list[str] = []
-    way = Transition(
-        "go", ["new"], "done", side_effects=effects, callbacks=[lambda instance, **kwargs: ran.append("callback")]
-    )
-    transaction.set_autocommit(False)
-    try:
-        with hooked(way), pytest.raises(TransactionManagementError):
-            ticket.probe.go()
-        transaction.commit()
-    finally:
-        transaction.set_autocommit(True)
-
-    assert ticket.state == stored(ticket) == "new"
-    assert ran == []
-
-
-@pytest.mark.parametrize("effects", [[], [nothing]])
-def test_manual_transactions_carry_a_move_without_callbacks(effects: list[Any], ticket: Ticket) -> None:
-    """
-    A caller who commits by hand moves an object like everybody else; his rollback takes it back.
-    """
-    transaction.set_autocommit(False)
-    try:
-        with hooked(Transition("go", ["new"], "done", side_effects=effects)):
-            moved = ticket.probe.go()
-            transaction.rollback()
-            after_rollback = stored(ticket)
-            again = ticket.probe.go()
-        transaction.commit()
-    finally:
-        transaction.set_autocommit(True)
-
-    assert (moved, after_rollback, again) == (True, "new", True)
-    assert ticket.state == stored(ticket) == "done"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db.transaction import TransactionManagementError
 from django.test import TestCase
 
 from django_logic import Transition
@@ -247,3 +248,46 @@ class TestUnderATestCase(TestCase):
 
         assert seen == ["new"]
         assert not Product.objects.exists()
+
+
+@pytest.mark.parametrize("effects", [[], [nothing]])
+def test_manual_transactions_are_refused_before_anything_is_written(effects: list[Any], ticket: Ticket) -> None:
+    """
+    Without autocommit nobody tells us of the commit: a call that has something to do after it is refused at once.
+    """
+    ran: list[str] = []
+    way = Transition(
+        "go", ["new"], "done", side_effects=effects, callbacks=[lambda instance, **kwargs: ran.append("callback")]
+    )
+    transaction.set_autocommit(False)
+    try:
+        with hooked(way), pytest.raises(TransactionManagementError):
+            ticket.probe.go()
+        transaction.commit()
+    finally:
+        transaction.set_autocommit(True)
+
+    assert ticket.state == stored(ticket) == "new"
+    assert ran == []
+
+
+@pytest.mark.parametrize("effects", [[], [nothing]])
+def test_manual_transactions_carry_a_move_without_callbacks(effects: list[Any], ticket: Ticket) -> None:
+    """
+    A caller who commits by hand moves an object like everybody else; his rollback takes it back.
+    """
+    if connection.vendor == "sqlite":
+        pytest.skip("on SQLite the end of Django's atomic() commits, in manual transactions too")
+    transaction.set_autocommit(False)
+    try:
+        with hooked(Transition("go", ["new"], "done", side_effects=effects)):
+            moved = ticket.probe.go()
+            transaction.rollback()
+            after_rollback = stored(ticket)
+            again = ticket.probe.go()
+        transaction.commit()
+    finally:
+        transaction.set_autocommit(True)
+
+    assert (moved, after_rollback, again) == (True, "new", True)
+    assert ticket.state == stored(ticket) == "done"
