@@ -15,7 +15,7 @@ from django.db import models
 from django.utils.functional import Promise
 
 from django_logic.states import plain
-from django_logic.subject import Column, alias_of, describe
+from django_logic.subject import Column, alias_of, describe, owner_pk
 from django_logic.tree import Tree
 
 __all__ = ["Call", "Lineage", "hook_keywords", "lineage", "make_call", "open_calls", "running_within"]
@@ -90,8 +90,7 @@ class Call:
         """
         Return what a lock in this process is about.
         """
-        owner = self.column.owner
-        return self.alias, owner, getattr(self.instance, owner._meta.pk.attname), self.column.field.name
+        return self.alias, self.column.owner, owner_pk(self.column, self.instance), self.column.field.name
 
 
 def make_call(

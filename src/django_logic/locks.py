@@ -123,8 +123,18 @@ def cache_lock(call: Call) -> Iterator[None]:
     try:
         yield
     finally:
+        give_back(key, token)
+
+
+def give_back(key: str, token: str) -> None:
+    """
+    Delete the state lock if it is still ours; a cache that fails now can't change what was committed.
+    """
+    try:
         if cache.get(key) == token:
             cache.delete(key)
+    except Exception as error:  # whatever the cache backend raises
+        logger.warning("the state lock %s was not given back (%r); it ends by itself after LOCK_TIMEOUT", key, error)
 
 
 def read(call: Call, kind: str, *, whole: bool) -> Any:

@@ -118,7 +118,10 @@ def owner_pk(column: Column, instance: models.Model) -> Any:
     """
     Return the primary key of the row that holds the column; a child's own key may be another one.
     """
-    return getattr(instance, column.owner._meta.pk.attname)
+    key = column.owner._meta.pk
+    value = getattr(instance, key.attname)
+    # A key that was assigned as text may be spelt otherwise than the one that is loaded.
+    return key.to_python(value) if isinstance(value, str) else value
 
 
 def alias_of(instance: models.Model) -> str:

@@ -349,3 +349,12 @@ class Odd(models.Model):
 
     class Meta:
         db_table = "Odd Table"
+
+
+class Numbered(Base):
+    """
+    A child with a key of its own beside the link to its parent.
+    """
+
+    base = models.OneToOneField(Base, on_delete=models.CASCADE, parent_link=True)
+    number = models.BigAutoField(primary_key=True)

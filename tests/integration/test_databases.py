@@ -5,32 +5,22 @@ Prove that a call stays on its instance's database, and works for every kind of 
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_logic import Transition
-from django_logic.exceptions import InvalidTransition, TransitionTemporarilyUnavailable
+from django_logic.exceptions import InvalidTransition
 from django_logic.models import AuditEntry, StatusChange
-from tests.app.hooked import Boom, fail, fresh, hooked, moves, nothing, sequences, stored
+from tests.app.hooked import Boom, fail, fresh, hooked, moves, nothing, stored
 from tests.app.models import (
-    Base,
-    Child,
-    FromAbstract,
     Grade,
     Level,
     Loose,
-    Odd,
-    Order,
-    OrderProxy,
     Parcel,
     Saved,
-    SlugDocument,
-    StampedChild,
     Ticket,
-    UuidDocument,
 )
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -113,93 +103,6 @@ def test_a_row_on_one_alias_does_not_lock_its_namesake() -> None:
         here.probe.go()
 
     assert (stored(here), stored(there)) == ("done", "published")
-
-
-KEYS = [
-    (UuidDocument, UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff")),
-    (UuidDocument, None),
-    (SlugDocument, "a-b/c d%s\"'é"),
-    (SlugDocument, "5"),
-    (Ticket, 2**40),
-    (Base, None),
-    (Child, None),
-    (FromAbstract, None),
-    (StampedChild, 2**33),
-]
-
-
-@pytest.mark.parametrize(("model", "key"), KEYS)
-@pytest.mark.parametrize("effects", [[], [nothing]])
-def test_every_kind_of_key_and_model_moves(effects: list[Any], model: Any, key: Any) -> None:
-    """
-    UUID, text and big keys, parents, children and heirs of abstract models: state, history and version agree.
-    """
-    made = model.objects.create(**({} if key is None else {"pk": key}))
-    bystander = model.objects.create(**({"pk": "other"} if model is SlugDocument else {}))
-
-    with hooked(
-        Transition("go", ["new"], "done", side_effects=effects), Transition("back", ["done"], "new"), model=model
-    ):
-        results = [made.probe.go(), fresh(made).probe.go(), made.probe.back(), fresh(made).probe.go()]
-        chain, numbers, version = moves(made), sequences(made), made.probe.version
-        others = moves(bystander)
-
-    assert results == [True, False, True, True]
-    assert chain == [("new", "done"), ("done", "new"), ("new", "done")]
-    assert (numbers, version) == ([1, 2, 3], 3)
-    assert (stored(made), stored(bystander), others) == ("done", "new", [])
-    assert {row.instance_id for row in StatusChange.objects.all()} == {str(made.pk)}
-
-
-@pytest.mark.parametrize("effects", [[], [nothing]])
-def test_odd_names_and_a_hiding_manager_hinder_nobody(effects: list[Any]) -> None:
-    """
-    Tables and columns that need quoting move, and so does a row the model's default manager does not show.
-    """
-    odd = Odd()
-    odd.save()
-
-    with hooked(Transition("go", ["new"], "done", side_effects=effects), model=Odd):
-        results = [odd.probe.go(), fresh(odd).probe.go()]
-        chain = moves(odd)
-
-    assert results == [True, False]
-    assert chain == [("new", "done")]
-    assert (odd.state, odd.updated_at) == (stored(odd), stored(odd, "updated_at"))
-    assert stored(odd) == "done"
-
-
-@pytest.mark.parametrize(("parent", "heir"), [(Base, Child), (Order, OrderProxy)])
-def test_parent_child_and_proxy_share_one_history(parent: Any, heir: Any) -> None:
-    """
-    History and version belong to the model that owns the column, whoever moves it.
-    """
-    made = heir.objects.create()
-    as_parent = parent.objects.get(pk=made.pk)
-    first, second = ("publish", "archive") if parent is Base else ("approve", "cancel")
-
-    getattr(made.process, first)()
-    getattr(as_parent.process, second)()
-
-    assert moves(made, "process") == moves(as_parent, "process")
-    assert sequences(made, "process") == [1, 2]
-    assert {row.model_name for row in StatusChange.objects.all()} == {parent._meta.model_name}
-
-
-def test_a_child_with_a_key_of_its_own_is_locked_by_its_parents_row() -> None:
-    """
-    A move of the parent from inside a move of its child is refused: it is one row.
-    """
-    child = Child.objects.create()
-
-    def move_parent(instance: Any, **kwargs: Any) -> None:
-        Base.objects.get(pk=child.base_ptr_id).process.publish()
-
-    way = Transition("go", ["new"], "done", side_effects=[move_parent])
-    with hooked(way, model=Child), pytest.raises(TransitionTemporarilyUnavailable):
-        child.probe.go()
-
-    assert stored(child) == "new"
 
 
 @pytest.mark.parametrize("effects", [[], [nothing]])

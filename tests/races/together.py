@@ -5,12 +5,17 @@ Run work in threads of their own, each with its own connections, and see who wai
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from django.db import connection, connections
+
+from django_logic import Action, Transition
+from tests.app.hooked import fresh, hooked
+from tests.app.models import Ticket
 
 #: Seconds after which a thread or a condition that does not come fails the test.
 PATIENCE = 30
@@ -144,3 +149,24 @@ def execute(sql: str) -> None:
     """
     with connection.cursor() as cursor:
         cursor.execute(sql)
+
+
+@contextmanager
+def held_by_another(ticket: Ticket, lock: str) -> Iterator[None]:
+    """
+    Have another thread work on an object for as long as the block lasts.
+    """
+    reached, may_end = threading.Event(), threading.Event()
+
+    def occupy(instance: Any, **kwargs: Any) -> None:
+        reached.set()
+        assert may_end.wait(PATIENCE)
+
+    with hooked(Action("occupy", "*", side_effects=[occupy], lock=lock), Transition("x", ["new"], "x"), field="state"):
+        worker = Worker(lambda: fresh(ticket).probe.occupy())
+        assert reached.wait(PATIENCE)
+    try:
+        yield
+    finally:
+        may_end.set()
+    assert worker.result() is True
