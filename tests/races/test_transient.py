@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.transaction import TransactionManagementError
 
 from django_logic import Transition
 from django_logic.exceptions import TransitionTemporarilyUnavailable
@@ -165,6 +166,40 @@ def test_a_real_deadlock_is_temporary_for_one_and_nothing_for_the_other() -> Non
     assert sorted(chains) == [[], [("new", "done")]]
     assert sorted([stored(one), stored(two)]) == ["done", "new"]
     assert Product.objects.count() == 1
+
+
+def test_a_deadlock_costs_the_callers_transaction_what_the_database_takes() -> None:
+    """
+    A caller who catches it keeps his own work on PostgreSQL; InnoDB has undone all of it, and he can't go on as if not.
+    """
+    needs_visible_waits()
+    one, two = Ticket.objects.create(), Ticket.objects.create()
+    both_hold = threading.Barrier(2)
+
+    def call(first: Ticket, second: Ticket) -> str:
+        with transaction.atomic():
+            Product.objects.create(name="before")
+            fresh(first).process.publish()
+            both_hold.wait(PATIENCE)
+            try:
+                fresh(second).process.publish()
+            except TransitionTemporarilyUnavailable:
+                Product.objects.create(name="after")
+                return "busy"
+        return "went through"
+
+    workers = [Worker(lambda a=a, b=b: call(a, b)) for a, b in [(one, two), (two, one)]]
+    outcomes = [worker.join() for worker in workers]
+
+    names = sorted(Product.objects.values_list("name", flat=True))
+    if connection.vendor == "postgresql":
+        assert sorted(str(outcome.value) for outcome in outcomes) == ["busy", "went through"]
+        assert names == ["after", "before", "before"]
+    else:
+        assert [outcome.value for outcome in outcomes].count("went through") == 1
+        assert [type(outcome.error) for outcome in outcomes if outcome.error] == [TransactionManagementError]
+        assert names == ["before"]
+    assert moves(one, "process") == moves(two, "process") == [("new", "published")]
 
 
 def test_nowait_on_sqlite_is_busy_at_once(ticket: Ticket) -> None:
