@@ -1,9 +1,10 @@
 """
-The text of the writer's statements for PostgreSQL; `django_logic.writer` alone executes them.
+The text and the parameters of the writer's statements for PostgreSQL; `django_logic.writer` alone executes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from django_logic.moves import HISTORY_COLUMNS
 from django_logic.records import history_model
 from django_logic.subject import Column
 
-__all__ = ["fields_by_attribute", "many_statement", "move_statement"]
+__all__ = ["many_statement", "move_statement", "prepared"]
 
 #: One move: the state, its time columns, the history row with the next sequence and the contributed rows, or nothing.
 MOVE = """
@@ -54,8 +55,9 @@ SELECT {values}, (
     AND "app_label" = %(app_label)s::varchar AND "process_name" = %(process_name)s::varchar
 )
 FROM moved
-RETURNING "instance_id", "transition_id", "sequence"
+{returning}
 """
+RETURNING = 'RETURNING "instance_id", "transition_id", "sequence"'
 
 #: The types of the history columns that are not text. Each value is cast, since one name stands in several places and
 #: a driver that binds on the server would be told different types for it.
@@ -79,6 +81,14 @@ def fields_by_attribute(model: type[models.Model]) -> dict[str, Any]:
     return {entry.attname: entry for entry in model._meta.concrete_fields}
 
 
+def prepared(connection: Any, options: Any, prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return values as the driver takes them, under the names the statement uses.
+    """
+    by_attribute = fields_by_attribute(options.model)
+    return {f"{prefix}{name}": by_attribute[name].get_db_prep_save(value, connection) for name, value in values.items()}
+
+
 @lru_cache(maxsize=1024)
 def move_statement(column: Column, shape: tuple[Any, ...], from_null: bool) -> str:
     """
@@ -100,12 +110,13 @@ def move_statement(column: Column, shape: tuple[Any, ...], from_null: bool) -> s
 
 
 @lru_cache(maxsize=1024)
-def many_statement(column: Column, pk_type: str, from_null: bool) -> str:
+def many_statement(column: Column, pk_type: str, from_null: bool, is_telling: bool) -> str:
     """
     Compose the statement for many objects of a column.
     """
     values = ", ".join(PER_OBJECT.get(name, bound(name)) for name in HISTORY_COLUMNS)
-    return MOVE_MANY.format(**names_of(column, from_null), values=values, pk_type=pk_type)
+    returning = RETURNING if is_telling else ""
+    return MOVE_MANY.format(**names_of(column, from_null), values=values, pk_type=pk_type, returning=returning)
 
 
 def bound(name: str) -> str:

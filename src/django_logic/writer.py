@@ -8,7 +8,7 @@ listens to its saves is written by ``save()``. What the caller holds, a lock or 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +20,7 @@ from django.db.models import Max
 from django_logic.extension import SEQUENCE, Row, contributed, contributors_are_active
 from django_logic.moves import Member, Move, MoveLost, SequenceTaken, history_values
 from django_logic.records import history_model, may_read_old_snapshot, newest_sequence
-from django_logic.statements import fields_by_attribute, many_statement, move_statement
+from django_logic.statements import many_statement, move_statement, prepared
 from django_logic.subject import Column, recall, remember_state, times_of
 
 __all__ = ["MoveLost", "SequenceTaken", "apply", "apply_many", "record_birth"]
@@ -100,14 +100,6 @@ def apply_by_statement(move: Move, rows: tuple[Row, ...]) -> int:
     if written is None:
         raise MoveLost
     return int(written[0])
-
-
-def prepared(connection: Any, options: Any, prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return values as the driver takes them, under the names the statement uses.
-    """
-    by_attribute = fields_by_attribute(options.model)
-    return {f"{prefix}{name}": by_attribute[name].get_db_prep_save(value, connection) for name, value in values.items()}
 
 
 def apply_by_orm(move: Move, rows: tuple[Row, ...]) -> int:
@@ -212,12 +204,16 @@ def apply_many(move: Move, pks: Sequence[Any]) -> int:
     Transaction: needs the caller's, in which the rows are locked and known to be in the expected state.
     Raises: MoveLost when a row was not.
     """
-    members = move_many_by_statement(move, pks) if fits_statement(move, pks) else move_many_by_orm(move, pks)
-    if len(members) != len(pks):
+    is_telling = contributors_are_active()
+    if fits_statement(move, pks):
+        count, members = move_many_by_statement(move, pks, is_telling)
+    else:
+        count, members = move_many_by_orm(move, pks)
+    if count != len(pks):
         raise MoveLost
-    if contributors_are_active():
+    if is_telling:
         contribute_many(move, members)
-    return len(members)
+    return count
 
 
 def fits_statement(move: Move, pks: Sequence[Any]) -> bool:
@@ -243,9 +239,9 @@ def contribute_many(move: Move, members: Iterable[Member]) -> None:
         table(model, move.alias).bulk_create(rows)
 
 
-def move_many_by_statement(move: Move, pks: Sequence[Any]) -> list[Member]:
+def move_many_by_statement(move: Move, pks: Sequence[Any], is_telling: bool) -> tuple[int, list[Member]]:
     """
-    Write states and history of many objects in one statement.
+    Write states and history of many objects in one statement; only a telling one says which ids it gave.
     """
     connection, column = connections[move.alias], move.column
     key = column.owner._meta.pk
@@ -257,20 +253,24 @@ def move_many_by_statement(move: Move, pks: Sequence[Any]) -> list[Member]:
         "expected": column.field.get_db_prep_save(move.expected, connection),
         **prepared(connection, column.owner._meta, "now_", time_values(move)),
     }
-    by_key = {str(pk): pk for pk in pks}
+    sql = many_statement(column, key.rel_db_type(connection), move.expected is None, is_telling)
     with connection.cursor() as cursor:
-        cursor.execute(many_statement(column, key.rel_db_type(connection), move.expected is None), parameters)
-        return [Member(by_key[text], text, *ids) for text, *ids in cursor.fetchall()]
+        cursor.execute(sql, parameters)
+        if not is_telling:  # ten thousand UUIDs nobody reads cost as much as the statement
+            return cursor.rowcount, []
+        by_key = {str(pk): pk for pk in pks}
+        members = [Member(by_key[text], text, *ids) for text, *ids in cursor.fetchall()]
+    return len(members), members
 
 
-def move_many_by_orm(move: Move, pks: Sequence[Any]) -> list[Member]:
+def move_many_by_orm(move: Move, pks: Sequence[Any]) -> tuple[int, list[Member]]:
     """
     Write states and history of many objects through the ORM.
     """
     column, history = move.column, history_model()
     source = table(column.owner, move.alias).filter(pk__in=pks).filter(**expectation(move))
     if source.update(**{column.field.attname: move.new}, **time_values(move)) != len(pks):
-        return []
+        return 0, []
     newest = history.objects.using(move.alias).filter(
         app_label=column.app_label,
         model_name=column.model_name,
@@ -285,7 +285,7 @@ def move_many_by_orm(move: Move, pks: Sequence[Any]) -> list[Member]:
         for one in members
     ]
     history.objects.using(move.alias).bulk_create(rows)
-    return members
+    return len(members), members
 
 
 def expectation(move: Move) -> dict[str, Any]:
