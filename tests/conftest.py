@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.cache import caches
 from django.db import connection
 
 from tests import servers
+from tests.app.models import Ticket
+from tests.flows import Bind, bindings
 
 if TYPE_CHECKING:
     from pytest_django import Settings
@@ -50,3 +52,28 @@ def only_postgres() -> None:
     """
     if connection.vendor != "postgresql":
         pytest.skip("the promise is made for PostgreSQL")
+
+
+@pytest.fixture
+def bind() -> Iterator[Bind]:
+    """
+    Bind processes for the length of one test.
+    """
+    with bindings() as bind:
+        yield bind
+
+
+@pytest.fixture
+def ticket(db: None) -> Ticket:
+    """
+    Give a saved object in its first state, ``new``.
+    """
+    return Ticket.objects.create()
+
+
+@pytest.fixture
+def clerk(db: None, django_user_model: Any) -> Any:
+    """
+    Give a saved user without any right.
+    """
+    return django_user_model.objects.create_user("clerk")

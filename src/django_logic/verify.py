@@ -1,8 +1,7 @@
 """
 Comparing what history, columns and the database say of the same objects.
 
-Reads only, a thousand objects at a time, while the project runs: what looks wrong is looked at twice, since a move
-may commit between two reads. Printing is done by the command ``dl_verify``.
+Reads only, a thousand objects at a time; what looks wrong is looked at twice, since a move may commit meanwhile.
 """
 
 from __future__ import annotations
