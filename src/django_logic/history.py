@@ -17,6 +17,7 @@ from django.db import models
 from django.db.models.query import ModelIterable
 
 from django_logic import reports
+from django_logic.records import about
 from django_logic.stays import stays_in
 from django_logic.subject import Column, instance_key
 
@@ -37,12 +38,7 @@ class RecordQuerySet(models.QuerySet[Any]):
         """
         Return the records of one object in one process, oldest first.
         """
-        return self.filter(
-            app_label=column.app_label,
-            model_name=column.model_name,
-            instance_id=instance_key(column, instance),
-            process_name=column.process_name,
-        ).order_by("id")
+        return self.filter(**about(column, instance_key(column, instance))).order_by("id")
 
     def with_actors(self) -> RecordQuerySet:
         """

@@ -11,7 +11,7 @@ from django.db import connections
 
 from django_logic.subject import Column
 
-__all__ = ["history_model", "history_of", "may_read_old_snapshot", "newest_sequence"]
+__all__ = ["about", "history_model", "history_of", "may_read_old_snapshot", "newest_sequence"]
 
 
 def history_model() -> Any:
@@ -21,20 +21,23 @@ def history_model() -> Any:
     return apps.get_model("django_logic", "StatusChange")
 
 
+def about(column: Column, key: str) -> dict[str, str]:
+    """
+    Return the filter that finds what is recorded of one object in one process.
+    """
+    return {
+        "app_label": column.app_label,
+        "model_name": column.model_name,
+        "instance_id": key,
+        "process_name": column.process_name,
+    }
+
+
 def history_of(column: Column, key: str, alias: str) -> Any:
     """
     Return the history of one object in one process, in no order.
     """
-    return (
-        history_model()
-        .objects.using(alias)
-        .filter(
-            app_label=column.app_label,
-            model_name=column.model_name,
-            instance_id=key,
-            process_name=column.process_name,
-        )
-    )
+    return history_model().objects.using(alias).filter(**about(column, key))
 
 
 def newest_sequence(column: Column, key: str, alias: str, *, is_locking: bool = False) -> int:

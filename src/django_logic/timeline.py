@@ -10,7 +10,7 @@ from typing import Any
 
 from django.apps import apps
 
-from django_logic.records import history_of
+from django_logic.records import about, history_of
 from django_logic.subject import Column
 
 __all__ = ["Entry", "of"]
@@ -57,15 +57,7 @@ def of(column: Column, key: str, alias: str) -> list[Entry]:
     moves = list(history_of(column, key, alias).order_by("sequence"))
     recorded = {move.transition_id for move in moves}
     audits = (
-        apps.get_model("django_logic", "AuditEntry")
-        .objects.using(alias)
-        .filter(
-            app_label=column.app_label,
-            model_name=column.model_name,
-            instance_id=key,
-            process_name=column.process_name,
-        )
-        .order_by("id")
+        apps.get_model("django_logic", "AuditEntry").objects.using(alias).filter(**about(column, key)).order_by("id")
     )
     ends = {entry.transition_id: entry for entry in audits if entry.transition_id in recorded}
     lines = [line(move, ends.get(move.transition_id)) for move in moves]
