@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 LOG_NAME = "server.log"
+# While this file is in the folder, a server that is to be revived stays down.
+DOWN_NAME = "down"
 STOP_SECONDS = 15
 POLL_SECONDS = 0.2
 
@@ -26,7 +28,8 @@ def keep(folder: Path) -> int:
     """
     Run the plan read from standard input until that input closes.
 
-    Shape: an exit status; 1 when the server ended by itself, with the end of its log printed.
+    A server that ended by itself is started again where the plan says so.
+    Shape: an exit status; 1 when the server ended by itself for good, with the end of its log printed.
     """
     line = sys.stdin.readline()
     if not line:
@@ -41,10 +44,13 @@ def keep(folder: Path) -> int:
                 return 0
         server = _spawn(plan["serve"], plan, folder, log)
         try:
-            while server.poll() is None:
-                if _owner_is_gone(POLL_SECONDS):
-                    return 0
-            return _report(log_path)
+            while not _owner_is_gone(POLL_SECONDS):
+                if server.poll() is None or (folder / DOWN_NAME).exists():
+                    continue
+                if not plan["is_revived"]:
+                    return _report(log_path)
+                server = _spawn(plan["serve"], plan, folder, log)
+            return 0
         finally:
             _stop(server, plan["stop_signal"])
 

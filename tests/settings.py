@@ -54,12 +54,14 @@ if REDIS_URL:
     CACHES["redis"] = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
 
 TEST_APPS = [
-    name for name in ("app", "constraints_app", "scenarios/seed_app", "scenarios/docs_app") if (HERE / name).is_dir()
+    name
+    for name in ("app", "constraints_app", "scenarios/seed_app", "scenarios/docs_app", "worker_app")
+    if (HERE / name).is_dir()
 ]
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
-    *(["django_logic"] if find_spec("django_logic") else []),
+    *(["django_logic", "django_logic.background"] if find_spec("django_logic") else []),
     *(f"tests.{name.replace('/', '.')}" for name in TEST_APPS),
 ]
 # Test models leave TransitionConstraint to the tests that are about it.

@@ -17,8 +17,8 @@ from django.utils import timezone
 from django_logic import conf, extension, hooks, signals
 from django_logic.call import Call, storable
 from django_logic.exceptions import TransitionNotAllowed
-from django_logic.extension import SEQUENCE, Row
 from django_logic.moves import Move, history_values, plan
+from django_logic.rows import SEQUENCE, Row
 from django_logic.states import as_text
 from django_logic.subject import state_of
 

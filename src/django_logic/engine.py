@@ -6,16 +6,16 @@ The life of one synchronous call: gate, prepare, lock, judge, work, write, commi
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import connections
 from django.db.transaction import TransactionManagementError
 
 from django_logic import hooks, judge, locks, signals, writer
-from django_logic.call import Call, make_call, open_calls, running_within
+from django_logic.call import Call, open_calls
 from django_logic.exceptions import TransitionNotAllowed
-from django_logic.run import Run, announce, lock_of, raise_if_blocked, reads_whole, version_of
+from django_logic.follow import follow_after_commit, has_follow_up
+from django_logic.run import Run, announce, lock_of, performer_of, raise_if_blocked, reads_whole, version_of
 from django_logic.subject import is_loaded, recall, remember_state, state_of, times_of
 from django_logic.tree import Candidate
 from django_logic.work import work, write
@@ -26,9 +26,6 @@ MANUAL = (
     "{label}: autocommit is off, so what has to run after the commit never would. Use transaction.atomic() instead of"
     " committing by hand."
 )
-#: How many next transitions may follow each other: declarations that lead round in a circle have to end somewhere.
-LONGEST_CHAIN = 50
-chain_length: ContextVar[int] = ContextVar("django_logic_chain_length", default=0)
 
 
 def perform(call: Call) -> bool:
@@ -119,12 +116,12 @@ def prepare(run: Run) -> None:
     kind = lock_of(call)
     if kind != "none":
         raise_if_blocked(call)
-    if not any(candidate.transition.prepare for candidate in judge.candidates_of(call)):
+    if not any(candidate.transition.prepares_in_call for candidate in judge.candidates_of(call)):
         return
     state = locks.read(call, "none", whole=reads_whole(call))
     remember_state(call.column, call.instance, state)
     verdict = judge.examine(call, state, lambda: version_of(call))
-    if verdict.candidate is None or not verdict.candidate.transition.prepare:
+    if verdict.candidate is None or not verdict.candidate.transition.prepares_in_call:
         return  # the locked path says why, on what it reads then
     run.prepared = verdict.candidate
     try:
@@ -198,7 +195,7 @@ def choose(run: Run, state: Any) -> None:
     run.is_duplicate = verdict.is_duplicate
     if verdict.candidate is None:
         return
-    needs_preparation = run.prepared is not None or verdict.candidate.transition.prepare
+    needs_preparation = run.prepared is not None or verdict.candidate.transition.prepares_in_call
     if needs_preparation and verdict.candidate is not run.prepared:
         # The object moved between the pre-check and the lock: what was prepared, if anything, was for another way on.
         raise judge.lost_error(call, state)
@@ -209,8 +206,13 @@ def end_well(run: Run) -> None:
     """
     Tell that the call did what was asked, and schedule what follows.
     """
+    transition = run.chosen.transition if run.chosen is not None else None
+    if transition is not None and transition.performer is not None:
+        announce(signals.transition_accepted, run.call, move=run.move)
+        performer_of(transition).follow(run)
+        return
     announce(signals.transition_finished, run.call, moved=True, move=run.move)
-    follow_after_commit(run)
+    follow_after_commit(run, perform)
 
 
 def end_badly(run: Run, error: Exception) -> None:
@@ -218,8 +220,11 @@ def end_badly(run: Run, error: Exception) -> None:
     Compensate and tell, after a failure or a refusal; the caller gets the error afterwards.
     """
     is_refusal = isinstance(error, TransitionNotAllowed) and error is not run.hook_error
-    if run.chosen is not None and (not is_refusal or run.chosen.transition.side_effects):
-        hooks.run_callbacks(run.call, run.chosen.transition.failure_callbacks, exception=error)
+    transition = run.chosen.transition if run.chosen is not None else None
+    if transition is not None and transition.performer is not None:
+        pass  # no hook has run yet, so there is nothing to take back
+    elif transition is not None and (not is_refusal or transition.side_effects):
+        hooks.run_callbacks(run.call, transition.failure_callbacks, exception=error)
     else:
         compensate(run, error)
     signal = signals.transition_refused if is_refusal else signals.transition_failed
@@ -241,55 +246,3 @@ def is_manually_committed(call: Call) -> bool:
     """
     connection = connections[call.alias]
     return not connection.in_atomic_block and not connection.get_autocommit()
-
-
-def has_follow_up(candidate: Candidate) -> bool:
-    """
-    Tell whether a declaration has something to do after the commit.
-    """
-    return bool(candidate.transition.callbacks or candidate.transition.next_transition)
-
-
-def follow_after_commit(run: Run) -> None:
-    """
-    Schedule callbacks and the next transition for after the outermost commit.
-    """
-    candidate = run.chosen
-    if candidate is None or not has_follow_up(candidate):
-        return
-
-    def follow() -> None:
-        hooks.run_callbacks(run.call, candidate.transition.callbacks)
-        if candidate.transition.next_transition is not None:
-            go_on(run.call, candidate.transition.next_transition)
-
-    transaction.on_commit(follow, using=run.call.alias, robust=True)
-
-
-def go_on(call: Call, action: str) -> None:
-    """
-    Run the next transition with the same keywords; one that is not possible now is skipped with a log line.
-    """
-
-    length = chain_length.get()
-    if length >= LONGEST_CHAIN:
-        hooks.logger.error("%s: %d next transitions in a row, %s did not run", call.label, length, action)
-        return
-
-    def follow_up() -> None:
-        keywords = {**call.keywords, "user": call.user, "actor": call.actor, "reason": call.reason}
-        following = make_call(
-            column=call.column, tree=call.tree, instance=call.instance, keywords=keywords, action=action
-        )
-        try:
-            perform(following)
-        except TransitionNotAllowed as refusal:
-            level = "error" if refusal.reason == "ambiguous" else "info"
-            getattr(hooks.logger, level)("%s: next transition %s did not run: %s", call.label, action, refusal)
-
-    token = chain_length.set(length + 1)
-    try:
-        with running_within(call):
-            hooks.run_apart(call, f"next transition {action}", follow_up)
-    finally:
-        chain_length.reset(token)

@@ -1,20 +1,19 @@
 """
 How optional apps take part in a move without the core importing them.
 
-A contributor adds rows that are inserted with the move, in its transaction; a gate says which objects
-are busy. Both are registered in ``AppConfig.ready()``.
+A contributor adds rows that are inserted with the move, in its transaction; a gate says which objects are busy. Both
+are registered in ``AppConfig.ready()``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from django.db import models
 from django.dispatch import Signal
 
 from django_logic.exceptions import Refusal
+from django_logic.rows import SEQUENCE, Row
 from django_logic.subject import Column
 
 if TYPE_CHECKING:
@@ -34,31 +33,6 @@ __all__ = [
     "register_gate",
     "unregister",
 ]
-
-
-class PendingSequence:
-    """
-    Stand for the sequence the history row of the same move gets.
-    """
-
-    def __repr__(self) -> str:
-        return "SEQUENCE"
-
-
-#: Put this where a contributed row needs the move's sequence, which is known only as it is written.
-SEQUENCE: Final = PendingSequence()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """
-    Hold one row to insert with a move: a model and the values of its columns by attribute name.
-
-    Every column without a database default has to be given: the row does not pass through ``save()``.
-    """
-
-    model: type[models.Model]
-    values: Mapping[str, Any]
 
 
 class Contributor(Protocol):

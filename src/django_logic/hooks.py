@@ -24,6 +24,7 @@ __all__ = [
     "logger",
     "name_of",
     "run_apart",
+    "run_callback",
     "run_callbacks",
     "run_quietly",
     "run_side_effects",
@@ -126,6 +127,17 @@ def run_side_effects(call: Call, effects: Iterable[Hook]) -> None:
         keywords = hook_keywords(call)
         for effect in effects:
             ask(effect, call.instance, keywords=keywords)
+
+
+def run_callback(call: Call, callback: Hook, *, exception: BaseException | None = None) -> None:
+    """
+    Run one hook that may fail: what it raises is its caller's.
+    """
+    keywords = hook_keywords(call)
+    if exception is not None:
+        keywords["exception"] = exception
+    with running_within(call):
+        ask(callback, call.instance, keywords=keywords)
 
 
 def run_callbacks(call: Call, callbacks: Iterable[Hook], *, exception: BaseException | None = None) -> None:

@@ -238,8 +238,21 @@ def explain(call: Call, reason: Refusal) -> str:
             return f"expected version {params['expected']}, found {params['found']}. Reload and decide again."
         case "moved":
             return "the row left that state while the work ran, nothing was written. Reload and decide again."
+        case "background_in_flight" | "background_stranded":
+            return explain_background(reason)
         case _:
             return reason.message
+
+
+def explain_background(reason: Refusal) -> str:
+    """
+    Say which work stands in the way, and what to do about it.
+    """
+    work, row = reason.params.get("transition"), reason.params.get("message_id")
+    found = f"its background work {work} (row {row}) is open" if row is not None else "background work is open"
+    if reason.code == "background_stranded":
+        return f"{found} and nobody runs it. See: manage.py dl_transitions."
+    return f"{found}. Try again when it has ended, or start follow-up work from a callback."
 
 
 def explain_source(call: Call, params: Mapping[str, Any]) -> str:

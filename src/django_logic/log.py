@@ -23,6 +23,7 @@ def connect() -> None:
     """
     Listen to the engine.
     """
+    observe(signals.transition_accepted, log_accepted)
     observe(signals.transition_finished, log_finished)
     observe(signals.transition_failed, log_failed)
     observe(signals.transition_refused, log_refused)
@@ -33,6 +34,15 @@ def ids(call: Call) -> dict[str, str]:
     Return the ids of a call for a record.
     """
     return {"transition_id": str(call.transition_id), "root_id": str(call.root_id)}
+
+
+def log_accepted(call: Call, move: Any) -> None:
+    """
+    Write that a background call saved its row.
+    """
+    if logger.isEnabledFor(logging.INFO):
+        went = f"{move.expected} -> {move.new}" if move is not None else "state unchanged"
+        logger.info("%s of %s: accepted for a worker, %s", call.label, call.subject, went, extra=ids(call))
 
 
 def log_finished(call: Call, moved: bool, move: Any) -> None:

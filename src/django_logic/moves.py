@@ -14,10 +14,11 @@ from django.db import models
 from django.utils import timezone
 
 from django_logic.call import Call
+from django_logic.rows import Change, Row
 from django_logic.states import as_text, plain
 from django_logic.subject import Column, instance_key, owner_pk
 
-__all__ = ["HISTORY_COLUMNS", "Member", "Move", "MoveLost", "SequenceTaken", "history_values", "plan"]
+__all__ = ["HISTORY_COLUMNS", "ChangeLost", "Member", "Move", "MoveLost", "SequenceTaken", "history_values", "plan"]
 
 #: The columns of a history row that a move fills, beside its sequence.
 HISTORY_COLUMNS = (
@@ -43,6 +44,12 @@ HISTORY_COLUMNS = (
 class MoveLost(Exception):
     """
     The row was not in the expected state any more; nothing was written.
+    """
+
+
+class ChangeLost(Exception):
+    """
+    The row that had to change with the move was not as expected any more; nothing was written.
     """
 
 
@@ -78,6 +85,10 @@ class Move:
     root_id: UUID
     parent_id: UUID | None
     metadata: Mapping[str, Any]
+    #: Rows that are inserted with this move, beside those that contributors add.
+    rows: tuple[Row, ...] = ()
+    #: A row that changes with this move; where it can't, nothing is written.
+    change: Change | None = None
 
 
 class Member(NamedTuple):

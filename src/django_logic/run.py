@@ -5,11 +5,12 @@ What a call finds out on its way through the engine, and the questions every ste
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, Protocol
 
 from django.db import connections, transaction
 from django.dispatch import Signal
+from django.utils.module_loading import import_string
 
 from django_logic import conf, extension, hooks, judge
 from django_logic.call import Call, running_within
@@ -17,9 +18,20 @@ from django_logic.exceptions import AlreadyInProgress, Refusal, TransitionNotAll
 from django_logic.moves import Move
 from django_logic.records import may_read_old_snapshot, newest_sequence
 from django_logic.subject import instance_key, state_of
+from django_logic.transitions import Transition
 from django_logic.tree import Candidate
 
-__all__ = ["Run", "announce", "lock_of", "raise_if_blocked", "reads_whole", "version_of"]
+__all__ = [
+    "Performer",
+    "Run",
+    "announce",
+    "blocked_error",
+    "lock_of",
+    "performer_of",
+    "raise_if_blocked",
+    "reads_whole",
+    "version_of",
+]
 
 
 @dataclass(slots=True)
@@ -47,6 +59,38 @@ class Run:
         Note when the transaction that is open now is committed, before anything else that waits for it runs.
         """
         transaction.on_commit(partial(setattr, self, "is_committed", True), using=self.call.alias)
+
+
+class Performer(Protocol):
+    """
+    Take over the work of a declaration that names it by its dotted path.
+    """
+
+    def accept(self, run: Run, candidate: Candidate, state: Any) -> None:
+        """
+        Note what was asked for; runs where side effects and the write of other declarations do.
+        """
+
+    def follow(self, run: Run) -> None:
+        """
+        See to it that the work begins, once the call has ended well.
+        """
+
+
+def performer_of(transition: Transition) -> Performer:
+    """
+    Return who takes over the work of a declaration.
+    """
+    return loaded(str(transition.performer))
+
+
+@cache
+def loaded(path: str) -> Performer:
+    """
+    Import a performer once.
+    """
+    performer: Performer = import_string(path)
+    return performer
 
 
 def lock_of(call: Call) -> str:

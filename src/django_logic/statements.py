@@ -10,11 +10,13 @@ from typing import Any
 
 from django.db import models
 
+from django_logic.clock import FromNow
 from django_logic.moves import HISTORY_COLUMNS
 from django_logic.records import history_model
+from django_logic.rows import SEQUENCE, Change, Row
 from django_logic.subject import Column
 
-__all__ = ["many_statement", "move_statement", "prepared"]
+__all__ = ["change_shape", "many_statement", "move_statement", "prepared", "row_shape"]
 
 #: One move: the state, its time columns, the history row with the next sequence and the contributed rows, or nothing.
 MOVE = """
@@ -32,13 +34,22 @@ WITH moved AS (
     FROM moved
     RETURNING "sequence"
 ){extra}
-SELECT "sequence" FROM recorded
+SELECT "sequence"{changes} FROM recorded
 """
 
 #: One contributed row, inserted only if the move was.
 CONTRIBUTED = """, contributed_{index} AS (
     INSERT INTO {table} ({columns}) SELECT {values} FROM recorded
 )"""
+
+#: The change of a row that has to agree with the move, if the move was and the row still is as expected.
+CHANGED = """, changed AS (
+    UPDATE {table} SET {assignments}
+    WHERE {pk} = %(change_pk)s AND {expectations} AND EXISTS (SELECT FROM recorded){unless}
+    RETURNING {pk}
+)"""
+UNLESS = " AND NOT EXISTS (SELECT FROM {table} WHERE {column} = %(change_pk)s)"
+COUNT_CHANGES = ", (SELECT COUNT(*) FROM changed)"
 
 #: Many moves between the same two states; the rows are locked by the caller. Keys are whole numbers, UUIDs or text,
 #: which PostgreSQL and Python write alike.
@@ -86,11 +97,52 @@ def prepared(connection: Any, options: Any, prefix: str, values: Mapping[str, An
     Return values as the driver takes them, under the names the statement uses.
     """
     by_attribute = fields_by_attribute(options.model)
-    return {f"{prefix}{name}": by_attribute[name].get_db_prep_save(value, connection) for name, value in values.items()}
+    return {
+        f"{prefix}{name}": value.seconds
+        if isinstance(value, FromNow)
+        else by_attribute[name].get_db_prep_save(value, connection)
+        for name, value in values.items()
+        if value is not SEQUENCE
+    }
+
+
+def row_shape(row: Row) -> tuple[Any, ...]:
+    """
+    Return what of a row the text of its statement depends on.
+    """
+    return row.model, shape_of(row.values)
+
+
+def change_shape(change: Change | None) -> tuple[Any, ...] | None:
+    """
+    Return what of a change the text of its statement depends on.
+    """
+    if change is None:
+        return None
+    unless = None if change.unless is None else (change.unless.model, change.unless.attribute)
+    return change.model, shape_of(change.expected), shape_of(change.values), unless
+
+
+def shape_of(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """
+    Return the kind of each value: given, missing, or computed by the statement.
+    """
+    return tuple((name, kind_of(value)) for name, value in values.items())
+
+
+def kind_of(value: Any) -> str:
+    """
+    Tell the values a statement computes from those it is given.
+    """
+    if value is SEQUENCE:
+        return "sequence"
+    if isinstance(value, FromNow):
+        return "moment"
+    return "null" if value is None else "given"
 
 
 @lru_cache(maxsize=1024)
-def move_statement(column: Column, shape: tuple[Any, ...], from_null: bool) -> str:
+def move_statement(column: Column, shape: tuple[Any, ...], change: tuple[Any, ...] | None, from_null: bool) -> str:
     """
     Compose the statement for a column and the shape of what is contributed.
     """
@@ -102,11 +154,56 @@ def move_statement(column: Column, shape: tuple[Any, ...], from_null: bool) -> s
                 index=index,
                 table=quoted(model._meta.db_table),
                 columns=", ".join(quoted(columns[name].column) for name, _ in names),
-                values=", ".join('"sequence"' if taken else f"%(row{index}_{name})s" for name, taken in names),
+                values=", ".join(placed(kind, f"row{index}_{name}") for name, kind in names),
             )
         )
+    if change is not None:
+        extra.append(change_part(*change))
     values = ", ".join(bound(name) for name in HISTORY_COLUMNS)
-    return MOVE.format(**names_of(column, from_null), values=values, extra="".join(extra))
+    changes = COUNT_CHANGES if change is not None else ""
+    return MOVE.format(**names_of(column, from_null), values=values, extra="".join(extra), changes=changes)
+
+
+def change_part(
+    model: type[models.Model], expected: tuple[Any, ...], values: tuple[Any, ...], unless: tuple[Any, str] | None
+) -> str:
+    """
+    Compose the part of a move's statement that changes another row.
+    """
+    columns = {name: quoted(entry.column) for name, entry in fields_by_attribute(model).items()}
+    expectations = [
+        f"{columns[name]} IS NULL" if kind == "null" else f"{columns[name]} = {placed(kind, f'was_{name}')}"
+        for name, kind in expected
+    ]
+    forbidden = ""
+    if unless is not None:
+        other, attribute = unless
+        column = quoted(fields_by_attribute(other)[attribute].column)
+        forbidden = UNLESS.format(table=quoted(other._meta.db_table), column=column)
+    return CHANGED.format(
+        unless=forbidden,
+        table=quoted(model._meta.db_table),
+        pk=quoted(model._meta.pk.column),
+        expectations=" AND ".join(expectations),
+        assignments=", ".join(f"{columns[name]} = {placed(kind, f'change_{name}')}" for name, kind in values),
+    )
+
+
+def placed(kind: str, name: str) -> str:
+    """
+    Return the place of a value in a statement, or what computes it there.
+
+    A missing value has no type a driver could tell, so it is written out.
+    """
+    match kind:
+        case "sequence":
+            return '"sequence"'
+        case "moment":
+            return f"STATEMENT_TIMESTAMP() + %({name})s::double precision * INTERVAL '1 second'"
+        case "null":
+            return "NULL"
+        case _:
+            return f"%({name})s"
 
 
 @lru_cache(maxsize=1024)

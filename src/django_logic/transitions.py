@@ -87,6 +87,8 @@ class Transition:
     is_background: ClassVar[bool] = False
     #: True for declarations that write no state on success.
     is_action: ClassVar[bool] = False
+    #: The dotted path of the `django_logic.extension.Performer` that takes the work over; None = done in the call.
+    performer: ClassVar[str | None] = None
     #: The values ``lock=`` may take here.
     lock_kinds: ClassVar[tuple[str, ...]] = LOCKS_OF_A_MOVE
 
@@ -135,6 +137,13 @@ class Transition:
     def __repr__(self) -> str:
         sources = ANY if self.any_source else list(self.sources)
         return f"<{type(self).__name__} {self.action_name}: {sources} -> {self.target!r}>"
+
+    @property
+    def prepares_in_call(self) -> bool:
+        """
+        Tell whether ``prepare`` hooks run in the caller's process, before the lock.
+        """
+        return bool(self.prepare) and not self.is_background
 
     @property
     def runs_under_lock(self) -> bool:

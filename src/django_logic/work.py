@@ -15,10 +15,10 @@ from django.db.transaction import TransactionManagementError
 from django_logic import conf, hooks, locks, writer
 from django_logic.call import Call
 from django_logic.moves import Move, plan
-from django_logic.run import Run, raise_if_blocked
+from django_logic.run import Run, performer_of, raise_if_blocked
 from django_logic.tree import Candidate
 
-__all__ = ["work", "write"]
+__all__ = ["refuse_swallowed", "work", "write"]
 
 
 def work(run: Run, candidate: Candidate, state: Any, kind: str) -> None:
@@ -28,6 +28,9 @@ def work(run: Run, candidate: Candidate, state: Any, kind: str) -> None:
     With a row lock all of it is undone together. With lock="cache" or "none" only the write is a transaction.
     """
     call, transition = run.call, candidate.transition
+    if transition.performer is not None:
+        performer_of(transition).accept(run, candidate, state)
+        return
     is_apart = kind in ("cache", "none")
     try:
         with undo_point(call, candidate, is_apart):
@@ -45,7 +48,7 @@ def work(run: Run, candidate: Candidate, state: Any, kind: str) -> None:
             raise
 
 
-def refuse_swallowed(call: Call, is_apart: bool) -> None:
+def refuse_swallowed(call: Call, is_apart: bool = False) -> None:
     """
     Fail work whose hook swallowed a database error: the database has undone it already, or will.
     """

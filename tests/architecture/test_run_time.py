@@ -79,7 +79,7 @@ def test_whole_scenario_writes_states_through_the_writer_only(alias: str) -> Non
             sale.transition_to("fulfilled")
 
     assert duplicate is False
-    assert [who for who, _ in found if who != "writer"] == []
+    assert [who for who, _ in found if who.partition(".")[0] != "writer"] == []
     assert StatusChange.objects.using(alias).count() == 5
 
 

@@ -11,6 +11,8 @@ from tests.architecture.source import Module, called_name, modules
 # Who may call what, outside the writer. An entry needs a reason that a reviewer accepts.
 ALLOWED_WRITES: dict[str, set[str]] = {
     "audit": {"bulk_create"},  # inserts an entry about a call that wrote nothing
+    "background.claim_elsewhere": {"setattr", "update"},  # counts an attempt on a row of its own table
+    "background.settle": {"update"},  # lets rows behind a failed one wait with it
     "binding": {"setattr"},  # puts the accessor on the model class
     "locks": {"vars"},  # refreshes the instance in memory from the row it has locked
     "subject": {"vars"},  # repairs the state in memory, so that it equals the row
@@ -24,6 +26,7 @@ ALLOWED_SQL = {
     "operations",
     "reports",
     "background.claim",
+    "background.lanes",
     "background.wakeup",
     "outbox.relay",
 }
@@ -85,7 +88,7 @@ def test_writer_alone_saves_rows_in_the_core() -> None:
     """
     No module but the writer saves, updates or sets attributes by name, apart from a short list with reasons.
     """
-    others = [module for module in modules() if module.name != "writer"]
+    others = [module for module in modules() if module.name.partition(".")[0] != "writer"]
 
     found = [
         f"{place} {way}"

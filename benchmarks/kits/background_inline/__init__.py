@@ -1,0 +1,3 @@
+"""
+This library without a worker: one process that runs what is there.
+"""

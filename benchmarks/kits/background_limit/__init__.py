@@ -1,0 +1,3 @@
+"""
+The statements of one attempt, sent by pgbench: what the database itself allows.
+"""

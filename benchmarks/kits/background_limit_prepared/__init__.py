@@ -1,0 +1,3 @@
+"""
+The statements of one attempt, prepared once in each session.
+"""

@@ -1,0 +1,3 @@
+"""
+This library at work in the background.
+"""

@@ -1,0 +1,3 @@
+"""
+pgqueuer with the moves its user writes around it.
+"""

@@ -1,0 +1,3 @@
+"""
+procrastinate with the moves its user writes around it.
+"""

@@ -1,0 +1,3 @@
+"""
+django-tasks-db with the moves its user writes around it.
+"""

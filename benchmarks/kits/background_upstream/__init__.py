@@ -1,0 +1,3 @@
+"""
+The published django-logic at work in the background, installed and run only.
+"""

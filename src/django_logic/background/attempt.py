@@ -1,0 +1,171 @@
+"""
+The life of one attempt: claim, prepare, lock, restore, guard, side effects, the write, commit, what follows.
+
+`run_claimed` tells it; workers, the inline runner and sync mode share it. How an attempt ends badly is told in
+`django_logic.background.ending`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from django.db import transaction
+
+from django_logic import follow, hooks, signals, writer
+from django_logic.background import claim, durable, ending, settle
+from django_logic.background.claim import TokenLost
+from django_logic.background.models import Kind, State, TransitionMessage
+from django_logic.background.progress import Attempt, Superseded, guard, raise_if_cancelled, refuse_cancelled
+from django_logic.background.restore import Restored, declaration_of, restore
+from django_logic.background.settle import Ended, Outcome
+from django_logic.background.testpoints import reach
+from django_logic.engine import perform
+from django_logic.moves import ChangeLost, MoveLost, plan
+from django_logic.run import announce
+from django_logic.work import refuse_swallowed
+
+__all__ = ["Outcome", "run", "run_claimed"]
+
+#: How long a row is kept while ``prepare`` hooks run outside any transaction and its declaration has no time limit.
+PREPARE_LEASE = 3600.0
+
+
+def run(pk: int, using: str = "default") -> Outcome | None:
+    """
+    Run one attempt of a row here and now, whatever its queue and its time; None when it could not be claimed.
+
+    Transaction: opens its own; within the caller's all of it lives or dies with that one.
+    """
+    message = claim.take(using, pk)
+    return None if message is None else run_claimed(message, using)
+
+
+def run_claimed(message: TransitionMessage, alias: str) -> Outcome:
+    """
+    Run an attempt of a row that was claimed, and say how it ended; what hooks raise is in the outcome.
+
+    Transaction: as `run`.
+    """
+    attempt = Attempt(message, alias)
+    try:
+        reach("after_claim")
+        if ending.is_spent(message):
+            outcome = ending.give_up_spent(attempt)
+        else:
+            outcome = work(attempt) if message.kind == Kind.TRANSITION else deliver(attempt)
+            reach("after_commit")
+    except TokenLost:
+        hooks.logger.warning("%s: attempt %s lost its row, nothing was kept", message, message.attempts_started)
+        return Outcome(ended=Ended.LOST, message_id=message.pk)
+    except Exception as error:
+        reach("before_accounting")
+        outcome = ending.record(attempt, error)
+    tell(attempt, outcome)
+    return outcome
+
+
+def work(attempt: Attempt) -> Outcome:
+    """
+    Run the side effects of a transition and write everything that says it is done, in one transaction.
+    """
+    message, alias = attempt.message, attempt.alias
+    prepare(attempt)
+    with transaction.atomic(using=alias):
+        refuse_cancelled(claim.hold(message, alias))
+        reach("after_stamp")
+        restored = attempt.restored = attempt.carry_over(restore(message, alias))
+        guard(restored)
+        run_effects(attempt, restored)
+        refuse_swallowed(restored.call)
+        write(attempt, restored)
+        reach("before_commit")
+    return Outcome(ended=Ended.SUCCEEDED, message_id=message.pk)
+
+
+def prepare(attempt: Attempt) -> None:
+    """
+    Run ``prepare`` hooks: the row is kept by a lease, and no transaction is open.
+    """
+    message, alias = attempt.message, attempt.alias
+    transition = declaration_of(message)[2].transition
+    if not transition.prepare:
+        return
+    settle.keep(message, alias, message.timeout_seconds or PREPARE_LEASE)
+    restored = attempt.restored = restore(message, alias)
+    guard(restored)
+    attempt.is_prepared = True
+    hooks.run_side_effects(restored.call, transition.prepare)
+
+
+def run_effects(attempt: Attempt, restored: Restored) -> None:
+    """
+    Run side effects in order, and look between them whether somebody cancelled the work.
+    """
+    for place, effect in enumerate(restored.candidate.transition.side_effects):
+        if place:
+            raise_if_cancelled(attempt)
+        hooks.run_side_effects(restored.call, (effect,))
+
+
+def write(attempt: Attempt, restored: Restored) -> None:
+    """
+    Write the target, the history, the end of the row and the rows that follow.
+
+    Raises: Superseded when the object moved away meanwhile, Cancelled, TokenLost.
+    """
+    message, alias = attempt.message, attempt.alias
+    call, transition = restored.call, restored.candidate.transition
+    rows = durable.rows_after_success(message, call, restored.candidate)
+    change = settle.completion(message, State.SUCCEEDED, attempt.seconds)
+    try:
+        if transition.is_action:
+            settle.write(change, alias)
+            writer.insert_rows(rows, alias)
+        else:
+            state = restored.state
+            move = plan(call, state, transition.target, action=transition.action_name, event=transition.event)
+            attempt.move = replace(move, rows=rows, change=change)
+            writer.apply(attempt.move)
+    except MoveLost:
+        raise Superseded(f"the object left {restored.state!r} while the work ran") from None
+    except (ChangeLost, TokenLost):
+        raise_if_cancelled(attempt)
+        raise TokenLost from None
+
+
+def deliver(attempt: Attempt) -> Outcome:
+    """
+    Run what follows a transition: one callback, failure callback or next transition, and end its row with it.
+    """
+    message, alias = attempt.message, attempt.alias
+    reach("before_callback")
+    with transaction.atomic(using=alias):
+        refuse_cancelled(claim.hold(message, alias))
+        restored = attempt.restored = restore(message, alias)
+        note = durable.deliver(message, restored)
+        refuse_swallowed(restored.call)
+        more = {} if note is None else {"last_error_message": settle.told(note)}
+        settle.write(settle.completion(message, State.SUCCEEDED, attempt.seconds, **more), alias)
+        reach("before_commit")
+    return Outcome(ended=Ended.SUCCEEDED, message_id=message.pk)
+
+
+def tell(attempt: Attempt, outcome: Outcome) -> None:
+    """
+    Tell how a transition's attempt ended, and run what follows where the process wants no rows for it.
+    """
+    if attempt.restored is None or attempt.message.kind != Kind.TRANSITION:
+        return
+    call, candidate = attempt.restored.call, attempt.restored.candidate
+    is_durable = call.tree.root.durable_callbacks
+    if outcome.ended is Ended.SUCCEEDED:
+        announce(signals.transition_finished, call, moved=True, move=attempt.move)
+        if not is_durable:
+            after = lambda: follow.follow(call, candidate, perform)  # noqa: E731
+            transaction.on_commit(after, using=attempt.alias, robust=True)
+    elif outcome.ended in (Ended.FAILED, Ended.CANCELLED) and outcome.error is not None:
+        if not is_durable:
+            hooks.run_callbacks(call, candidate.transition.failure_callbacks, exception=outcome.error)
+        announce(signals.transition_failed, call, exception=outcome.error, move=attempt.move)
+    elif outcome.ended is Ended.SUPERSEDED and attempt.is_prepared:
+        hooks.run_callbacks(call, candidate.transition.failure_callbacks, exception=outcome.error)

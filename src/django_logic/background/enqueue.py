@@ -1,0 +1,189 @@
+"""
+What a background call does: one row and the busy state in one transaction, then a word to the workers.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from django_logic import conf, locks, writer
+from django_logic.background import attempt, codec, tracing, wakeup
+from django_logic.background.durable import message_values
+from django_logic.background.gate import in_flight_refusal
+from django_logic.background.models import ONE_UNCOMPLETED, Kind, TransitionMessage
+from django_logic.background.people import stored_user
+from django_logic.background.runner import run_rows_after_commit
+from django_logic.background.settle import Ended
+from django_logic.background.transitions import Deferred
+from django_logic.call import Call
+from django_logic.clock import FromNow
+from django_logic.moves import MoveLost, plan
+from django_logic.rows import Row
+from django_logic.run import Run, blocked_error, lock_of, raise_if_blocked
+from django_logic.subject import instance_key, remember_state
+from django_logic.tree import Candidate, dotted
+
+__all__ = ["performer"]
+
+#: Keywords of a background call that say when, and that no hook gets.
+SCHEDULE = ("run_at", "delay")
+
+
+class Enqueue:
+    """
+    Perform background declarations: `django_logic.run.Performer`.
+    """
+
+    def accept(self, run: Run, candidate: Candidate, state: Any) -> None:
+        """
+        Write the row and the busy state; where the object is busy already, as after a lost row, the row alone.
+
+        Transaction: the call's; with lock="cache" one of its own, on the row as it is then.
+        Raises: AlreadyInProgress, KwargsSerializationError, MoveLost.
+        """
+        call, transition = run.call, declaration(candidate)
+        is_apart = lock_of(call) == "cache"
+        row = Row(model=TransitionMessage, values=message_of(call, candidate, transition))
+        try:
+            with transaction.atomic(using=call.alias) if is_apart else nullcontext():
+                if is_apart:
+                    look_again(call, state)
+                if transition.in_progress_state in (None, state):
+                    writer.insert_rows((row,), call.alias)
+                else:
+                    busy = plan(
+                        call, state, transition.in_progress_state, action=transition.action_name, is_success=False
+                    )
+                    writer.apply(replace(busy, rows=(row,)))
+                    run.move = busy
+        except IntegrityError as error:
+            if ONE_UNCOMPLETED not in str(error):
+                raise
+            raise blocked_error(call, in_flight_refusal(None, transition.action_name)) from error
+
+    def follow(self, run: Run) -> None:
+        """
+        Wake the workers after the commit; in sync mode run the attempt here and now.
+
+        Raises: in sync mode what the attempt's hooks raised, once it is recorded.
+        """
+        call = run.call
+        if run.chosen is None:
+            return
+        if not conf.sync_mode():
+            wakeup.notify_after_commit(call.alias, declaration(run.chosen).queue_name)
+        elif delay_of(call) == 0:
+            run_inline(call)
+
+
+performer = Enqueue()
+
+
+def declaration(candidate: Candidate) -> Deferred:
+    """
+    Return the declaration as the kind it is.
+    """
+    if not isinstance(candidate.transition, Deferred):
+        raise TypeError(f"{candidate.dotted} names the background performer and is no background declaration.")
+    return candidate.transition
+
+
+def look_again(call: Call, state: Any) -> None:
+    """
+    Lock the row and see that nothing has changed since it was judged under the cache lock alone.
+    """
+    if locks.read(call, "row", whole=False) != state:
+        raise MoveLost
+    raise_if_blocked(call)
+
+
+def message_of(call: Call, candidate: Candidate, transition: Deferred) -> dict[str, Any]:
+    """
+    Return the values of the row that stands for a call.
+    """
+    due, column, model = due_of(call), call.column, type(call.instance)
+    kept = {name: value for name, value in call.keywords.items() if name not in SCHEDULE}
+    return message_values(
+        kind=str(Kind.TRANSITION),
+        app_label=column.app_label,
+        model_name=column.model_name,
+        instance_id=instance_key(column, call.instance),
+        process_name=column.process_name,
+        field_name=column.field.name,
+        transition_name=transition.action_name,
+        model_class=model._meta.label,
+        process_class=dotted(call.tree.root),
+        owning_process_class=dotted(candidate.owner),
+        kwargs=codec.encode(kept, call.label) if kept else {},
+        user_id=stored_user(call),
+        actor_id=call.actor_id,
+        actor_label=call.actor_label,
+        reason=call.reason,
+        transition_id=call.transition_id,
+        root_id=call.root_id,
+        parent_id=call.parent_id,
+        traceparent=tracing.current(),
+        queue_name=transition.queue_name,
+        priority=transition.priority,
+        timeout_seconds=transition.timeout,
+        max_errors=transition.max_errors,
+        run_at=due,
+    )
+
+
+def due_of(call: Call) -> Any:
+    """
+    Return when the row is due: ``run_at=`` by a clock, ``delay=`` from now by the database's, or at once.
+
+    Raises: TypeError for values of another kind or both, ValueError for a time without a zone or a past delay.
+    """
+    run_at, delay = call.keywords.get("run_at"), call.keywords.get("delay")
+    if run_at is None:
+        return FromNow(delay_of(call))
+    if delay is not None:
+        raise TypeError(f"{call.label}: run_at= and delay= both say when. Pass one of them.")
+    if not isinstance(run_at, datetime):
+        raise TypeError(f"{call.label}: run_at= takes a datetime; found {run_at!r}. For seconds from now use delay=.")
+    if timezone.is_naive(run_at):
+        raise ValueError(f"{call.label}: run_at={run_at!r} has no time zone. Use timezone.make_aware().")
+    return run_at
+
+
+def delay_of(call: Call) -> float:
+    """
+    Return the delay in seconds; for ``run_at=`` how far that is from now by this machine's clock.
+    """
+    run_at, delay = call.keywords.get("run_at"), call.keywords.get("delay")
+    if isinstance(run_at, datetime) and not timezone.is_naive(run_at):
+        return max(0.0, (run_at - timezone.now()).total_seconds())
+    if delay is None:
+        return 0.0
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"{call.label}: delay= takes seconds or a timedelta; found {delay!r}.")
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f"{call.label}: delay= must be a number of seconds from 0; found {delay!r}.")
+    return float(seconds)
+
+
+def run_inline(call: Call) -> None:
+    """
+    Run the attempt of a call that was accepted, and bring the instance up to date.
+    """
+    key = instance_key(call.column, call.instance)
+    rows = TransitionMessage.objects.using(call.alias).open().transitions().about(call.column, key)
+    pk = rows.filter(transition_id=call.transition_id).values_list("pk", flat=True).first()
+    outcome = None if pk is None else attempt.run(pk, call.alias)
+    remember_state(call.column, call.instance, locks.read(call, "none", whole=False))
+    if outcome is None:
+        return
+    run_rows_after_commit(call.alias, call.transition_id)
+    if outcome.error is not None and outcome.ended not in (Ended.SUPERSEDED, Ended.DEFERRED):
+        raise outcome.error

@@ -1,0 +1,66 @@
+"""
+What a hook raises to steer a worker, and what stands for a failure on its way there and back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_logic.exceptions import DjangoLogicException
+
+__all__ = [
+    "AttemptFailed",
+    "Cancelled",
+    "KwargsSerializationError",
+    "PermanentFailure",
+    "Snooze",
+    "VanishedReference",
+]
+
+
+class PermanentFailure(Exception):
+    """
+    Say that trying again can't help: the worker takes the failure path on this attempt.
+    """
+
+
+class VanishedReference(PermanentFailure):
+    """
+    A model instance among the keywords is gone.
+    """
+
+
+class Cancelled(PermanentFailure):
+    """
+    Somebody cancelled the work; what ``failure_callbacks`` get as ``exception``.
+    """
+
+
+class Snooze(Exception):
+    """
+    Put the work back for a while; the attempt does not count.
+
+    Units: seconds. Raised by a hook; what it wrote in this attempt is undone.
+    """
+
+    def __init__(self, seconds: Any) -> None:
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
+            raise ValueError(f"Snooze takes a number of seconds, 0 or more; found {seconds!r}.")
+        super().__init__(seconds)
+        self.seconds = float(seconds)
+
+
+class KwargsSerializationError(DjangoLogicException, TypeError):
+    """
+    A keyword can't be stored for a worker; ``path`` says where in the structure.
+    """
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class AttemptFailed(Exception):
+    """
+    Stand for what failed an attempt where the exception itself could not be kept; its text says both.
+    """

@@ -1,0 +1,141 @@
+"""
+From a row back to the call it was made by: model, object, process, declaration, keywords, people.
+
+What this code does not know may be known to newer code, so it is told apart from what is gone for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import FieldDoesNotExist, ObjectDoesNotExist, ValidationError
+from django.db import models
+from django.utils.module_loading import import_string
+
+from django_logic.background import codec
+from django_logic.background.models import TransitionMessage
+from django_logic.background.people import actor_of, user_of
+from django_logic.call import Call
+from django_logic.subject import Column, column_of, state_of
+from django_logic.tree import Candidate, Tree, dotted, tree_of
+
+__all__ = ["InstanceGone", "Restored", "Unknown", "declaration_of", "restore"]
+
+#: Keys of a row's keywords that no caller can use; durable rows keep what hooks shared and what failed there.
+CONTEXT, EXCEPTION = "context", "exception"
+
+
+class Unknown(Exception):
+    """
+    This code does not know what the row asks for; other code may.
+    """
+
+
+class InstanceGone(Exception):
+    """
+    The object was deleted, so nobody will ever do the work.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """
+    Hold a call as it was made, the declaration it meant, and what failed it for a failure callback's row.
+    """
+
+    call: Call
+    candidate: Candidate
+    #: The state that was read; what hooks assign afterwards changes the instance only.
+    state: Any
+    failure: Any = None
+
+
+def declaration_of(message: TransitionMessage) -> tuple[type[models.Model], Tree, Candidate]:
+    """
+    Find model, process and declaration of a row; asks no database.
+
+    Raises: Unknown where this code has none of that name, or several.
+    """
+    try:
+        model = apps.get_model(message.model_class or f"{message.app_label}.{message.model_name}")
+    except (LookupError, ValueError) as error:
+        raise Unknown(f"no model {message.model_class!r} is installed here") from error
+    try:
+        process_class = import_string(message.process_class)
+    except ImportError as error:
+        raise Unknown(f"the process {message.process_class!r} can't be imported here: {error}") from error
+    if not (isinstance(process_class, type) and hasattr(process_class, "nested_processes")):
+        raise Unknown(f"{message.process_class!r} is no process here")
+    tree = tree_of(process_class)
+    return model, tree, candidate_of(message, tree)
+
+
+def candidate_of(message: TransitionMessage, tree: Tree) -> Candidate:
+    """
+    Find the declaration a row names: by its declaring class, else by its name alone if that is unique.
+    """
+    named = [entry for entry in tree.by_action.get(message.transition_name, ()) if entry.transition.is_background]
+    exact = [entry for entry in named if dotted(entry.owner) == message.owning_process_class]
+    for found in (exact, named):
+        if len(found) == 1:
+            return found[0]
+    what = "several background declarations" if named else "no background declaration"
+    raise Unknown(
+        f"{message.process_class} has {what} called {message.transition_name!r}"
+        f" (declared by {message.owning_process_class or 'an unknown class'})"
+    )
+
+
+def restore(message: TransitionMessage, alias: str) -> Restored:
+    """
+    Rebuild the call of a row, with the object as it is now.
+
+    Raises: Unknown, InstanceGone, and what decoding the keywords raises.
+    """
+    model, tree, candidate = declaration_of(message)
+    try:
+        column = column_of(model, message.field_name, message.process_name)
+    except FieldDoesNotExist as error:
+        raise Unknown(f"{model._meta.label} has no field {message.field_name!r} here") from error
+    instance = load(message, column, model, alias)
+    needs_people = message.user_id is not None or bool(message.actor_id or message.actor_label)
+    user = user_of(message) if needs_people else None
+    keywords = codec.decode(message.kwargs, alias) if message.kwargs else {}
+    context, failure = keywords.pop(CONTEXT, None), keywords.pop(EXCEPTION, None)
+    call = Call(
+        column=column,
+        tree=tree,
+        instance=instance,
+        alias=alias,
+        action=message.transition_name,
+        target=None,
+        by_target=False,
+        user=user,
+        actor=actor_of(message, user) if needs_people else None,
+        actor_id=message.actor_id,
+        actor_label=message.actor_label,
+        reason=message.reason,
+        expected_version=None,
+        keywords=keywords,
+        transition_id=message.transition_id,
+        root_id=message.root_id,
+        parent_id=message.parent_id,
+        context=dict(context) if isinstance(context, Mapping) else {},
+    )
+    return Restored(call=call, candidate=candidate, state=state_of(column, instance), failure=failure)
+
+
+def load(message: TransitionMessage, column: Column, model: type[models.Model], alias: str) -> models.Model:
+    """
+    Load the object through the base manager, since a filtered one may hide it.
+    """
+    key: Any = column.owner._meta.pk
+    try:
+        value = key.to_python(message.instance_id)
+        instance: models.Model = model._base_manager.using(alias).get(**{key.name: value})
+    except (ObjectDoesNotExist, ValidationError, ValueError) as error:
+        raise InstanceGone(f"{message.subject} is gone") from error
+    return instance

@@ -1,0 +1,62 @@
+"""
+How long a failed attempt waits for the next one.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_logic import conf
+
+__all__ = ["Backoff", "pause_after"]
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """
+    Let pauses grow from attempt to attempt, spread so that an outage's end is no stampede.
+
+    Units: seconds for ``first`` and ``limit``; ``jitter`` is the share by which a pause may be shorter or longer.
+    Raises: ImproperlyConfigured for values that make no sense.
+    """
+
+    first: float = 30
+    factor: float = 2.0
+    limit: float = 3600
+    jitter: float = 0.1
+
+    def __post_init__(self) -> None:
+        rules = {"first": self.first >= 0, "factor": self.factor >= 1, "limit": self.limit >= 0}
+        rules["jitter"] = 0 <= self.jitter <= 1
+        for name, is_right in rules.items():
+            value: Any = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise ImproperlyConfigured(
+                    f"django_logic.background.Backoff: {name} must be a number; found {value!r}."
+                )
+            if not is_right:
+                raise ImproperlyConfigured(
+                    f"django_logic.background.Backoff: {name}={value!r} makes no sense. first and limit are seconds"
+                    " from 0, factor is at least 1, jitter lies between 0 and 1."
+                )
+
+    def pause(self, errors: int) -> float:
+        """
+        Return how long to wait after this many errors.
+        """
+        steps = max(0, errors - 1)
+        # A power that overflows is past every limit.
+        bounded = self.limit if steps > 1000 else min(self.limit, self.first * self.factor**steps)
+        return float(bounded * (1 + random.uniform(-self.jitter, self.jitter)))  # noqa: S311 (spreads load, no secret)
+
+
+def pause_after(retry: Backoff | None, errors: int) -> float:
+    """
+    Return the pause a declaration asks for, else the project's; seconds.
+    """
+    return retry.pause(errors) if retry is not None else conf.retry_minutes() * 60

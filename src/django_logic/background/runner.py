@@ -1,0 +1,76 @@
+"""
+Running what is due here and now, in the caller's process: for tests, cron lines and foreign task queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from uuid import UUID
+
+from django.db import transaction
+
+from django_logic.background import attempt, claim, settle
+from django_logic.background.lanes import BEGINNING, Lanes, lanes_of
+from django_logic.background.models import Kind, TransitionMessage
+
+__all__ = ["retry_pending", "run_available", "run_rows_after_commit"]
+
+
+def run_available(queues: Iterable[str] | None = None, limit: int | None = None, *, using: str = "default") -> int:
+    """
+    Run what is due, of these queues or of all, until nothing is or ``limit`` rows ran; return how many ran.
+
+    Durable callbacks count too. A row that comes due again while this runs is left to the next call.
+    """
+    wanted = None if queues is None else list(queues)
+    seen: set[int] = set()
+    lanes = lanes_of(using, wanted)
+    count = 0
+    while limit is None or count < limit:
+        message = claim.take_next(using, lanes)
+        if message is None:
+            fresh = lanes_of(using, wanted)  # what ran may have asked for more, elsewhere
+            if fresh.lanes == lanes.lanes and not any_lifted(lanes):
+                return count
+            lanes = fresh
+            continue
+        if message.pk in seen:
+            settle.put_back(message, using, 0)
+            return count
+        seen.add(message.pk)
+        attempt.run_claimed(message, using)
+        count += 1
+    return count
+
+
+def any_lifted(lanes: Lanes) -> bool:
+    """
+    Tell whether a search left out what lies below its floors; lifts them.
+    """
+    was_bounded = any(floor != BEGINNING for floor in lanes.floors)
+    lanes.lift()
+    return was_bounded
+
+
+def retry_pending(*, using: str = "default") -> int:
+    """
+    Run everything that is due in all queues once, and return how many rows ran.
+    """
+    return run_available(using=using)
+
+
+def run_rows_after_commit(alias: str, transition_id: UUID) -> None:
+    """
+    Run what follows a transition once the open transaction is committed; at once where none is open.
+    """
+    transaction.on_commit(partial(run_rows, alias, transition_id), using=alias, robust=True)
+
+
+def run_rows(alias: str, transition_id: UUID) -> None:
+    """
+    Run the rows that follow a transition, in their order, each once.
+    """
+    rows = TransitionMessage.objects.using(alias).open().exclude(kind=Kind.TRANSITION)
+    for pk in list(rows.filter(transition_id=transition_id).order_by("pk").values_list("pk", flat=True)):
+        attempt.run(pk, alias)

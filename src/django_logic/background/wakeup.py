@@ -1,0 +1,60 @@
+"""
+A word to idle workers that a row is there; it may be lost, since they look for themselves every few seconds.
+
+It is sent after the commit: inside a transaction PostgreSQL makes all who notify commit one after another.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from django.db import DatabaseError, connections, transaction
+
+__all__ = ["CHANNEL", "notify", "notify_after_commit"]
+
+logger = logging.getLogger("django-logic.worker")
+
+CHANNEL = "django_logic_work"
+#: Tells whoever listens which queue has work.
+NOTIFY = "SELECT PG_NOTIFY('django_logic_work', %s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """
+    Hold one notification until the commit.
+    """
+
+    alias: str
+    queue: str
+
+    def __call__(self) -> None:
+        notify(self.alias, self.queue)
+
+
+def notify_after_commit(alias: str, queue: str) -> None:
+    """
+    Wake the workers of a queue once the open transaction is committed; one word a transaction and queue is enough.
+    """
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        return
+    word, within = Word(alias, queue), set(connection.savepoint_ids)
+    # A word that waits in a savepoint of its own is lost if that one is rolled back, so it doesn't count.
+    if not any(entry[1] == word and set(entry[0]) <= within for entry in connection.run_on_commit):
+        transaction.on_commit(word, using=alias, robust=True)
+
+
+def notify(alias: str, queue: str) -> None:
+    """
+    Send the word; a database that can't take it costs some seconds and nothing else.
+    """
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        return
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(NOTIFY, [queue])
+    except DatabaseError as error:
+        logger.warning("The workers of %s were not woken (%s); they look for themselves soon.", queue, error)

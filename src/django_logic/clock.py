@@ -1,0 +1,56 @@
+"""
+Times of the database's clock: what is due, and since when, is never judged by a machine of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import DateTimeField, Func
+
+__all__ = ["FromNow"]
+
+
+class FromNow(Func):
+    """
+    Stand for the database's time as the statement runs, plus some seconds; negative ones lie in the past.
+
+    Units: seconds.
+    """
+
+    output_field = DateTimeField()
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        super().__init__()
+        self.seconds = float(seconds)
+
+    def as_sql(
+        self, compiler: Any, connection: Any, *_template: Any, **extra: Any
+    ) -> tuple[str, tuple[str | int, ...]]:
+        """
+        Write it for a database of a kind nobody has tried.
+        """
+        raise NotImplementedError(f"FromNow is not written for {connection.vendor}.")
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Sequence[Any]]:
+        """
+        Write it for PostgreSQL: a transaction's own time stands still, a statement's may use an index.
+        """
+        if not self.seconds:
+            return "STATEMENT_TIMESTAMP()", ()
+        return "(STATEMENT_TIMESTAMP() + %s::double precision * INTERVAL '1 second')", (self.seconds,)
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Sequence[Any]]:
+        """
+        Write it for MySQL and MariaDB, where Django keeps times in UTC whatever the session's zone.
+        """
+        if not self.seconds:
+            return "UTC_TIMESTAMP(6)", ()
+        return "(UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND)", (round(self.seconds * 1_000_000),)
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, tuple[str | int, ...]]:
+        """
+        Write it for SQLite, in the form Django stores times there.
+        """
+        return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now', %s)", (f"{self.seconds:+.3f} seconds",)

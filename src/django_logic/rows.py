@@ -1,0 +1,63 @@
+"""
+Rows that are written together with a move: inserted, or changed if they still are as expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db import models
+
+__all__ = ["SEQUENCE", "Change", "Row", "Unless"]
+
+
+class PendingSequence:
+    """
+    Stand for the sequence the history row of the same move gets.
+    """
+
+    def __repr__(self) -> str:
+        return "SEQUENCE"
+
+
+#: Put this where a contributed row needs the move's sequence, which is known only as it is written.
+SEQUENCE: Final = PendingSequence()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """
+    Hold one row to insert with a move: a model and the values of its columns by attribute name.
+
+    Every column without a database default has to be given: the row does not pass through ``save()``.
+    """
+
+    model: type[models.Model]
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unless:
+    """
+    Name a kind of row whose existence, with the changed row's key in ``attribute``, forbids the change.
+    """
+
+    model: type[models.Model]
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """
+    Hold the change of one row that has to agree with a move: what it must still say, and what it says then.
+
+    Both map attribute names to values; a `django_logic.clock.FromNow` stands for a time of the database.
+    """
+
+    model: type[models.Model]
+    pk: Any
+    expected: Mapping[str, Any]
+    values: Mapping[str, Any]
+    unless: Unless | None = None

@@ -1,0 +1,228 @@
+"""
+Prove that what the worker tests stand on does what they believe: a harness that lies proves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+from django.db import connection
+from django.db.utils import OperationalError
+
+from tests.worker import processes
+from tests.worker.harness import database_facts, sql, until
+from tests.worker.pooler import Pooler
+from tests.worker.private import PrivateServer, Stop
+from tests.worker_app.ledger import Entry, Ledger
+from tests.worker_app.models import Job
+
+ROOT = Path(__file__).parents[2]
+# Prints its wall clock and how long a sleep of 0.2 seconds took by the monotonic clock.
+TELL_THE_TIME = """
+import time
+from tests.worker.clock import mend_sleep
+mend_sleep()
+began = time.monotonic()
+time.sleep(0.2)
+print(time.time(), time.monotonic() - began)
+"""
+
+
+def entry(hook: str, phase: str, *, pid: int = 1, at: float = 0.0) -> Entry:
+    """
+    Make a line of a ledger.
+    """
+    return Entry(hook=hook, phase=phase, job=1, transition_id=str(uuid.uuid4()), pid=pid, at=at)
+
+
+def orphans_of(pid: int) -> list[int]:
+    """
+    List the members of a session whose parent is not its leader.
+    """
+    return sorted(set(processes.members_of(pid)) - {pid} - set(processes.children_of(pid)))
+
+
+class TestWaiting:
+    """
+    `until` asks for a bounded time.
+    """
+
+    def test_until_returns_the_first_true_answer(self) -> None:
+        """
+        A condition is asked again until it answers, and its answer comes back.
+        """
+        answers = iter([None, 0, "", 7, 8])
+
+        assert until(lambda: next(answers)) == 7
+
+    def test_until_gives_up_and_names_the_last_answer(self) -> None:
+        """
+        A condition that never holds fails the test in time.
+        """
+        with pytest.raises(AssertionError, match=r"within 0\.1 seconds. The last answer was 0"):
+            until(lambda: 0, 0.1)
+
+    def test_until_outlasts_the_errors_it_was_told_of(self) -> None:
+        """
+        An error that was named counts as a no, any other is passed on.
+        """
+        tries = iter([True, True, False])
+
+        def ask() -> str:
+            if next(tries):
+                raise ValueError
+            return "there"
+
+        with pytest.raises(ValueError):  # noqa: PT011 - it has no text
+            until(ask)
+        assert until(ask, despite=(ValueError,)) == "there"
+
+
+class TestLedger:
+    """
+    The ledger outlives rollbacks and crashes.
+    """
+
+    def test_lines_of_many_writers_never_mix(self, ledger: Ledger) -> None:
+        """
+        Four writers at once leave every line whole.
+        """
+
+        def write(pid: int) -> None:
+            for _ in range(200):
+                ledger.add(entry("effect", "start", pid=pid))
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(4)))
+
+        assert [ledger.count("effect", job=1), ledger.count("other")] == [800, 0]
+
+    def test_overlap_is_seen_only_where_two_runs_were_open_together(self, tmp_path: Path) -> None:
+        """
+        Runs one after the other, and a run that was killed, overlap with nothing.
+        """
+        apart, together = Ledger(tmp_path / "apart"), Ledger(tmp_path / "together")
+        for phase, pid, at in (("start", 1, 1.0), ("start", 2, 2.0), ("stop", 2, 3.0), ("start", 3, 4.0)):
+            apart.add(entry("slow", phase, pid=pid, at=at))
+        for phase, pid, at in (("start", 1, 1.0), ("start", 2, 2.0), ("stop", 2, 3.0), ("stop", 1, 4.0)):
+            together.add(entry("slow", phase, pid=pid, at=at))
+
+        assert apart.overlaps() == []
+        assert [(first.pid, second.pid) for first, second in together.overlaps()] == [(1, 2)]
+
+
+class TestProcesses:
+    """
+    Processes are found through /proc.
+    """
+
+    def test_orphans_of_a_session_are_found(self) -> None:
+        """
+        A grandchild whose parent has died is still a member of the session, and no longer a child.
+        """
+        program = "import os, time\nif not os.fork():\n    os.fork() and os._exit(0)\ntime.sleep(60)"
+        with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as leader:
+            try:
+                orphan = until(lambda: orphans_of(leader.pid))[0]
+                found = processes.look_up(orphan)
+            finally:
+                os.killpg(leader.pid, signal.SIGKILL)
+
+        assert found is not None
+        assert found.session == leader.pid
+
+    def test_zombie_does_not_count_as_running(self) -> None:
+        """
+        A process that has ended but was not waited for is gone.
+        """
+        with subprocess.Popen([sys.executable, "-c", ""]) as program:
+            until(lambda: not processes.is_running(program.pid))
+
+            found = processes.look_up(program.pid)
+
+        assert found is not None
+        assert found.state == processes.ZOMBIE
+
+
+@pytest.mark.django_db(transaction=True)
+class TestDatabases:
+    """
+    Tests look at, and interfere with, real servers.
+    """
+
+    def test_admin_statement_sees_committed_rows_and_leaves_no_session(self) -> None:
+        """
+        `sql` runs beside the test's own connection.
+        """
+        job = Job.objects.create()
+
+        assert sql("SELECT state FROM worker_app_job WHERE id = %s", job.pk) == [("new",)]
+        assert sql("UPDATE worker_app_job SET state = %s", "done") == []
+        job.refresh_from_db()
+        assert job.state == "done"
+
+    def test_pooler_lends_one_server_session_to_several_clients(self, pooler: Pooler) -> None:
+        """
+        In transaction mode two clients that take turns get the same backend.
+        """
+        address = {"host": pooler.facts["HOST"], "port": pooler.facts["PORT"], "dbname": pooler.facts["NAME"]}
+        clients = [
+            psycopg.connect(**address, user=pooler.facts["USER"], autocommit=True, prepare_threshold=None)
+            for _ in range(2)
+        ]
+
+        backends = {client.execute("SELECT pg_backend_pid()").fetchone() for client in clients}
+        pooler.command("RECONNECT")
+        later = clients[0].execute("SELECT pg_backend_pid()").fetchone()
+
+        assert len(backends) == 1
+        assert later not in backends
+        for client in clients:
+            client.close()
+
+    def test_crashed_server_comes_back_with_what_was_committed(self, private: PrivateServer) -> None:
+        """
+        An immediate stop cuts every session, refuses new ones, and loses nothing that was committed.
+        """
+        job = Job.objects.create()
+
+        with private.down(Stop.IMMEDIATE), pytest.raises(OperationalError):
+            job.refresh_from_db()
+        is_back = until(lambda: Job.objects.filter(pk=job.pk).exists(), despite=(OperationalError,))
+
+        assert is_back
+        assert connection.settings_dict["HOST"] == private.facts["HOST"]
+        assert "not properly shut down" in (private.folder / "server.log").read_text()
+
+    def test_facts_lead_another_process_to_the_test_database(self, only_postgres: None) -> None:
+        """
+        The facts name the database of this session, and the name under which its sessions are found.
+        """
+        facts = database_facts("somebody", {"default": {"CONN_MAX_AGE": 7}})["default"]
+
+        assert facts["NAME"] == connection.settings_dict["NAME"]
+        assert facts["CONN_MAX_AGE"] == 7
+        assert facts["OPTIONS"]["application_name"] == "somebody"
+        assert "TEST" not in facts
+
+
+def test_wrong_clock_moves_the_wall_clock_alone(clock_ahead: dict[str, str]) -> None:
+    """
+    A process under libfaketime is ten minutes ahead, while time still passes as it does.
+    """
+    environment = {**os.environ, **clock_ahead, "PYTHONPATH": str(ROOT)}
+
+    told = subprocess.run([sys.executable, "-c", TELL_THE_TIME], env=environment, capture_output=True, check=True)
+
+    wall, slept = map(float, told.stdout.split())
+    assert 590 < wall - time.time() < 610
+    assert 0.2 <= slept < 5
