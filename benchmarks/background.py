@@ -90,7 +90,7 @@ def measure(options: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, An
     run.warm_up()
     found = {phase: getattr(run, phase)() for phase in PHASES if phase in options.phases}
     samples = found.get("memories") or []
-    verdicts = targets.judge(run.board, samples, plan.claim_rows[-1])
+    verdicts = targets.judge(run.board, samples, plan)
     load, cores = facts.load(), int(str(machine["cores"]))
     document = {
         "machine": {**machine, "load_average_after": load},

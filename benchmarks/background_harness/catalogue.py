@@ -11,19 +11,11 @@ JOBS = "kits.background_jobs.apps.JobsConfig"
 OURS = ("django_logic", "django_logic.background", JOBS, "kits.background_ours.apps.OursConfig")
 
 KITS = (
-    Kit(name="bg_ours", title="this library, dl_worker", module="background_ours", apps=OURS, has_library=True),
-    Kit(name="bg_inline", title="this library, run_available", module="background_inline", apps=OURS, has_library=True),
+    Kit(name="bg_ours", title="this library", module="background_ours", apps=OURS, has_library=True),
     Kit(
         name="bg_limit",
         title="pgbench with our statements",
         module="background_limit",
-        apps=("django_logic", "django_logic.background", JOBS),
-        has_library=True,
-    ),
-    Kit(
-        name="bg_limit_prepared",
-        title="pgbench with our statements, prepared",
-        module="background_limit_prepared",
         apps=("django_logic", "django_logic.background", JOBS),
         has_library=True,
     ),

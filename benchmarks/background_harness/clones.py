@@ -25,13 +25,20 @@ def clone_newest(table: str, rows: int, replaced: Mapping[str, str], *, key: str
         columns = [name for (name,) in cursor.fetchall() if name != key or key in replaced]
         values = [sql.SQL(replaced[name]) if name in replaced else sql.Identifier("t", name) for name in columns]
         text = sql.SQL("INSERT INTO {0} ({1}) SELECT {2} FROM {0} AS t, generate_series(1, {3}) AS g WHERE t.{4} = {5}")
-        newest = sql.SQL("(SELECT {0} FROM {1} ORDER BY {0} DESC LIMIT 1)").format(sql.Identifier(key), sql.Identifier(table))
+        newest = sql.SQL("(SELECT {0} FROM {1} ORDER BY {0} DESC LIMIT 1)").format(
+            sql.Identifier(key), sql.Identifier(table)
+        )
         names = sql.SQL(", ").join([sql.Identifier(name) for name in columns])
         cursor.execute("SET session_replication_role = replica")
         try:
             cursor.execute(
                 text.format(
-                    sql.Identifier(table), names, sql.SQL(", ").join(values), sql.Literal(rows), sql.Identifier(key), newest
+                    sql.Identifier(table),
+                    names,
+                    sql.SQL(", ").join(values),
+                    sql.Literal(rows),
+                    sql.Identifier(key),
+                    newest,
                 )
             )
         finally:

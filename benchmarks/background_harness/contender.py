@@ -24,13 +24,29 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+#: What is measured of an engine that has nothing special about it.
+EVERYTHING = ("enqueue", "drain", "latency", "deep")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """
+    What a controller says of one contender before anything is measured.
+    """
+
+    label: str
+    measures: Sequence[str] = EVERYTHING
+    #: With how many jobs at a time it is measured; all that the plan asks for when empty.
+    children: Sequence[int] = ()
+
+
 class Engine(Protocol):
     """
     One competitor, driven through its documented interface.
     """
 
     key: str
-    label: str
+    profile: Profile
     #: The order it moves, the tables a trial starts without, and the one its claims lock rows in.
     order: type[models.Model]
     tables: Sequence[str]

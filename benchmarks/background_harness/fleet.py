@@ -41,7 +41,7 @@ class Fleet:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 (the controller has one thread)
+                preexec_fn=_die_with_parent,
             )
             for program in programs
         ]
@@ -65,20 +65,21 @@ class Fleet:
         for process in self._processes:
             process.wait(timeout=seconds)
 
-    def memory(self) -> tuple[int, int]:
+    def memory(self) -> tuple[dict[int, int], int]:
         """
         Return the memory of the workers and everything they started.
 
-        Shape: (RSS of the largest process, PSS of all). Units: kB.
+        Shape: (RSS of each process by pid, PSS of all together). Units: kB.
         """
         sessions = {process.pid for process in self._processes}
-        rss, pss = [0], 0
+        rss: dict[int, int] = {}
+        pss = 0
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit() and _session_of(folder) in sessions:
                 with suppress(OSError):
-                    rss.append(_kilobytes(folder / "status", "VmRSS:"))
+                    rss[int(folder.name)] = _kilobytes(folder / "status", "VmRSS:")
                     pss += _kilobytes(folder / "smaps_rollup", "Pss:")
-        return max(rss), pss
+        return rss, pss
 
     def end(self) -> None:
         """

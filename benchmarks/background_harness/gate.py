@@ -51,7 +51,9 @@ class Gate:
             if callable(fleet_is_alive):
                 fleet_is_alive()
             time.sleep(GLANCE_SECONDS)
-        raise WrongResult(f"{claimers} sessions were expected at their first claim within {READY_SECONDS:.0f} s, {found} came")
+        raise WrongResult(
+            f"{claimers} sessions were expected at their first claim within {READY_SECONDS:.0f} s, {found} came"
+        )
 
     def open(self) -> float:
         """

@@ -80,12 +80,12 @@ class Run:
         """
         self.plan, self.board = plan, Board()
         self.members: dict[str, Member] = {}
+        self._profiles: dict[str, dict[str, Any]] = {}
         for member in crew.members:
-            for key, label in member.labels.items():
-                self.members[key] = member
-                self.board.labels[key] = label
+            for key, profile in member.ask("extra", key="describe").items():
+                self.members[key], self._profiles[key] = member, profile
+                self.board.labels[key] = profile["label"]
         self._jobs: dict[str, int] = {}
-        self._most = {key: self._most_children(key) for key in self.members}
 
     def warm_up(self) -> None:
         """
@@ -93,8 +93,8 @@ class Run:
         """
         for key in self.members:
             _say(f"warm-up: {key}")
-            children = min(WARM_UP_CHILDREN, self._most[key])
-            answer = self._ask(key, "warm-up", "drain", jobs=WARM_UP_JOBS, children=children, workload=NO_OP)
+            children = self._profiles[key]["children"] or [WARM_UP_CHILDREN]
+            answer = self._ask(key, "warm-up", "drain", jobs=WARM_UP_JOBS, children=children[0], workload=NO_OP)
             if answer is not None:
                 pace = WARM_UP_JOBS / answer["seconds"]
                 self._jobs[key] = round(min(max(pace * self.plan.seconds, FEWEST_JOBS), MOST_JOBS))
@@ -105,14 +105,9 @@ class Run:
         """
         for number in range(1, self.plan.rounds + 1):
             trials: list[tuple[str, Callable[[str], None]]] = []
-            for key in self._jobs:
-                if "enqueue" in self.members[key].extras:
-                    trials.append((key, self._enqueue))
-                trials += [
-                    (key, self._drain_of(workload, children))
-                    for workload, children in self.plan.drains
-                    if children <= self._most[key]
-                ]
+            trials += [(key, self._enqueue) for key in self._having("enqueue")]
+            for key in self._having("drain"):
+                trials += [(key, self._drain_of(*drain)) for drain in self._drains_of(key)]
             _say(f"enqueue and drain: round {number} of {self.plan.rounds}")
             for key, trial in random.Random(number).sample(trials, len(trials)):  # noqa: S311 (an order, not a secret)
                 trial(key)
@@ -152,18 +147,19 @@ class Run:
         """
         Follow the library's memory over many attempts of one child.
 
-        Shape: samples of (jobs done, RSS of the child, PSS of all processes), kB.
+        Shape: samples of (jobs done, RSS of the process that grew most, PSS of all), kB.
         """
         samples: list[tuple[int, int, int]] = []
-        for key in self._having("claims"):
+        for key in self._having("memory"):
             _say(f"memory over {self.plan.attempts:,} attempts: {key}")
             answer = self._ask(key, "memory", "memory", attempts=self.plan.attempts, step=self.plan.memory_step)
             samples = [] if answer is None else [tuple(each) for each in answer["samples"]]
         return samples
 
-    def _most_children(self, key: str) -> int:
-        described = self.members[key].ask("extra", key="describe")
-        return int(described.get("most_children", max(children for _, children in self.plan.drains)))
+    def _drains_of(self, key: str) -> list[tuple[str, int]]:
+        only = self._profiles[key]["children"]
+        fitting = [(workload, children) for workload, children in self.plan.drains if not only or children in only]
+        return fitting or sorted({(workload, only[0]) for workload, _ in self.plan.drains})
 
     def _enqueue(self, key: str) -> None:
         jobs = self._jobs[key]
@@ -184,8 +180,8 @@ class Run:
 
         return trial
 
-    def _having(self, extra: str) -> list[str]:
-        return [key for key in self._jobs if extra in self.members[key].extras]
+    def _having(self, measure: str) -> list[str]:
+        return [key for key in self._jobs if measure in self._profiles[key]["measures"]]
 
     def _ask(self, key: str, measure: str, action: str, **arguments: Any) -> dict[str, Any] | None:
         """After a failure the contender stays out of that measure."""
@@ -193,7 +189,7 @@ class Run:
         if figure.problem is not None:
             return None
         try:
-            return self.members[key].ask("extra", key=action, **arguments)
+            return self.members[key].ask("extra", key=action, contender=key, **arguments)
         except KitUnavailable as error:
             figure.problem = str(error)
             return None

@@ -10,9 +10,10 @@ from typing import Any
 from background_harness.contender import NO_OP, ONE_WRITE
 from background_harness.figures import Board
 from background_harness.phases import Plan, drain_measure
-from background_harness.targets import CHILDREN, OURS, Verdict
+from background_harness.targets import OURS, Verdict
 
 WIDTH, CELL = 50, 7
+CHILDREN = (1, 2, 4)
 KILO = 1024
 DEEPEST = "deep, 1000000"
 
@@ -23,7 +24,11 @@ def table(document: Mapping[str, Any], board: Board, plan: Plan, verdicts: Seque
     """
     samples = document["memory"]
     lines = [_headline(document), "", *_heading(), *_rows(board), ""]
-    lines += [f"{'bound':<70} {'found':>8} {'target':>8}", *[_verdict(each, document["doubts"]) for each in verdicts], ""]
+    lines += [
+        f"{'bound':<70} {'found':>8} {'target':>8}",
+        *[_verdict(each, document["doubts"]) for each in verdicts],
+        "",
+    ]
     lines += [*_claims(board, plan), *_memory(samples)]
     lines += [f"!! NOT MEASURED: {name}: {reason}" for name, reason in document["missing"].items()]
     lines += [f"!! DON'T CITE THIS RUN: {doubt}" for doubt in document["doubts"]]
@@ -54,7 +59,14 @@ def _columns() -> list[tuple[str, str]]:
 
 
 def _heading() -> list[str]:
-    groups = (("", 1), ("no-op, jobs/s by", 3), ("one write, jobs/s by", 3), ("latency", 2), ("2 ch.", 1), ("backlog", 2))
+    groups = (
+        ("", 1),
+        ("no-op, jobs/s by", 3),
+        ("one write, jobs/s by", 3),
+        ("latency", 2),
+        ("2 ch.", 1),
+        ("backlog", 2),
+    )
     top = "".join(f" {name:^{span * (CELL + 1) - 1}}" for name, span in groups)
     names = "".join(f" {name:>{CELL}}" for name, _ in _columns())
     return [f"{'':<{WIDTH}}{top}".rstrip(), f"{'contender':<{WIDTH}}{names}"]
@@ -100,4 +112,8 @@ def _claims(board: Board, plan: Plan) -> list[str]:
 
 def _memory(samples: Sequence[Sequence[int]]) -> list[str]:
     cells = [f"{done:,}: {rss / KILO:.1f}" for done, rss, _ in samples]
-    return [f"RSS of one child by attempts, recycling off, MB  {'  '.join(cells)}"] if cells else []
+    return (
+        [f"RSS by attempts, MB, of the process that grew most; one child, never replaced:  {'  '.join(cells)}"]
+        if cells
+        else []
+    )

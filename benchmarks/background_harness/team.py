@@ -51,8 +51,7 @@ def _introduce(member: Member) -> None:
     packages = ["Django", "psycopg", *member.kit.packages]
     about = member.ask("load", kit=member.kit.module, packages=packages)
     member.extras, member.versions = tuple(about["extras"]), about["versions"]
-    described = member.ask("extra", key="describe")
-    member.labels = {described["key"]: described["label"]}
+    member.labels = {key: profile["label"] for key, profile in member.ask("extra", key="describe").items()}
 
 
 def _environment(kit: Kit, server: Postgres, redis_url: str | None) -> dict[str, str]:

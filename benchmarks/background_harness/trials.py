@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import psycopg
 from django.db import connection, transaction
 from psycopg import sql
 
-from background_harness.contender import NO_OP, Engine
+from background_harness.contender import NO_OP, Engine, Profile
 from background_harness.fleet import Fleet, fleet
 from background_harness.gate import gate
 from harness.contender import WrongResult, settle_tables, stage
@@ -21,6 +22,7 @@ from harness.statement import bare_connection
 
 GLANCE_SECONDS = 0.01
 DRAIN_SECONDS = 400.0
+MEMORY_AFTER_SECONDS = 0.25
 # A call's end is looked for this often: fine beside ten milliseconds, and leaves a core to the worker.
 LATENCY_GLANCE_SECONDS = 0.0005
 LATENCY_CALL_SECONDS = 30.0
@@ -53,10 +55,18 @@ def drain(engine: Engine, jobs: int, children: int, workload: str) -> dict[str, 
     with gate(engine.queue_table) as closed, fleet(engine.programs(children)) as workers:
         closed.wait_for(engine.claimers(children), workers.check)
         started = closed.open()
-        finished = _wait_for(engine, lambda session: not _is_any_busy(engine, session), workers, DRAIN_SECONDS)
-        rss, pss = workers.memory()
+        pss = 0
+
+        def is_over(session: psycopg.Connection) -> bool:
+            nonlocal pss
+            # Once, in the midst of the work: some engines have no children before and after.
+            if not pss and time.perf_counter() - started > MEMORY_AFTER_SECONDS:
+                _, pss = workers.memory()
+            return not _is_any_busy(engine, session)
+
+        finished = _wait_for(engine, is_over, workers)
     check(engine, jobs, workload)
-    return {"seconds": finished - started, "rss": rss, "pss": pss}
+    return {"seconds": finished - started, **({"pss": pss} if pss else {})}
 
 
 def deep(engine: Engine, jobs: int, rows: int) -> dict[str, Any]:
@@ -71,7 +81,7 @@ def deep(engine: Engine, jobs: int, rows: int) -> dict[str, Any]:
     with gate(engine.queue_table) as closed, fleet(engine.programs(1)) as workers:
         closed.wait_for(engine.claimers(1), workers.check)
         started = closed.open()
-        finished = _wait_for(engine, lambda session: not _is_any_busy(engine, session), workers, DRAIN_SECONDS)
+        finished = _wait_for(engine, lambda session: not _is_any_busy(engine, session), workers)
     _empty(engine)
     return {"seconds": finished - started}
 
@@ -100,12 +110,12 @@ def latency(engine: Engine, calls: int, seconds: float) -> dict[str, Any]:
 
 def memory(engine: Engine, attempts: int, step: int) -> dict[str, Any]:
     """
-    Follow the memory of one long-lived child.
+    Follow the memory of a worker whose child is never replaced.
 
-    Shape: samples of (jobs done, RSS of the largest process, PSS of all). Units: kB.
+    Shape: samples of (jobs done, RSS of the process that grew most, PSS of all). Units: kB.
     """
     prepare(engine, attempts, NO_OP)
-    samples: list[tuple[int, int, int]] = []
+    samples: list[tuple[int, dict[int, int], int]] = []
     with gate(engine.queue_table) as closed, fleet(engine.programs(1, for_memory=True)) as workers:
         closed.wait_for(engine.claimers(1), workers.check)
         closed.open()
@@ -116,24 +126,32 @@ def memory(engine: Engine, attempts: int, step: int) -> dict[str, Any]:
                 samples.append((done, *workers.memory()))
             return done == attempts
 
-        _wait_for(engine, sample, workers, DRAIN_SECONDS, glance=0.1)
+        _wait_for(engine, sample, workers, glance=0.1)
     check(engine, attempts, NO_OP)
-    return {"samples": samples}
+    (_, first, _), (_, last, _) = samples[0], samples[-1]
+    worst = max(first.keys() & last.keys(), key=lambda pid: last[pid] / first[pid])
+    return {"samples": [(done, rss.get(worst, 0), pss) for done, rss, pss in samples]}
 
 
-def extras(engine: Engine) -> dict[str, Callable[..., dict[str, Any]]]:
+def extras(*engines: Engine) -> dict[str, Callable[..., dict[str, Any]]]:
     """
-    Return what a controller answers for an engine.
+    Return what a controller answers for its engines.
     """
+    by_key = {engine.key: engine for engine in engines}
 
     def bound(trial: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        return lambda **arguments: trial(engine, **arguments)
-
-    def describe() -> dict[str, Any]:
-        return {"key": engine.key, "label": engine.label}
+        return lambda contender, **arguments: trial(by_key[contender], **arguments)
 
     trials = (enqueue, drain, deep, latency, memory)
-    return {"describe": describe, **{trial.__name__: bound(trial) for trial in trials}}
+    profiles = {key: engine.profile for key, engine in by_key.items()}
+    return {**described(profiles), **{trial.__name__: bound(trial) for trial in trials}}
+
+
+def described(profiles: Mapping[str, Profile]) -> dict[str, Callable[..., dict[str, Any]]]:
+    """
+    Return the answer that introduces contenders.
+    """
+    return {"describe": lambda: {key: asdict(profile) for key, profile in profiles.items()}}
 
 
 def prepare(engine: Engine, jobs: int, workload: str, *, settles: bool = True) -> None:
@@ -161,15 +179,16 @@ def _wait_for(
     engine: Engine,
     is_over: Callable[[psycopg.Connection], bool],
     workers: Fleet,
-    seconds: float,
     glance: float = GLANCE_SECONDS,
 ) -> float:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + DRAIN_SECONDS
     with bare_connection(is_prepared=True) as session:
         while not is_over(session):
             time.sleep(glance)
+            workers.check()
             if time.monotonic() > deadline:
-                raise WrongResult(f"{engine.key}: {_count_done(engine, session)} jobs were done after {seconds:.0f} s")
+                done = _count_done(engine, session)
+                raise WrongResult(f"{engine.key}: {done} jobs were done after {DRAIN_SECONDS:.0f} s")
     return time.perf_counter()
 
 

@@ -18,7 +18,17 @@ from django_logic.states import plain
 from django_logic.subject import Column, alias_of, describe, owner_pk
 from django_logic.tree import Tree
 
-__all__ = ["Call", "Lineage", "hook_keywords", "lineage", "make_call", "open_calls", "running_within"]
+__all__ = [
+    "Call",
+    "Lineage",
+    "hook_keywords",
+    "identify",
+    "lineage",
+    "make_call",
+    "open_calls",
+    "running_within",
+    "storable",
+]
 
 #: Names hooks receive that a caller can't set.
 ENGINE_NAMES = ("instance", "state", "exception", "context", "request")

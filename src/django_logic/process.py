@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from asgiref.sync import sync_to_async
 from django.db import models
+from django.utils.module_loading import import_string
 
 from django_logic import engine, judge, rules, timeline
 from django_logic.call import Call, make_call
@@ -20,6 +21,10 @@ from django_logic.transitions import Hook, Transition
 from django_logic.tree import Tree, tree_of
 
 __all__ = ["BoundAction", "Process", "call_of"]
+
+
+#: What cancels background work; named, since the core does without the app.
+CANCEL = "django_logic.background.cancel.cancel"
 
 
 class BoundAction:
@@ -171,6 +176,17 @@ class Process:
         """
         return [transition.action_name for transition in self.get_available_transitions(user, action_name)]
 
+    def cancel_background(self, *, user: Any = None, actor: Any = None, reason: str = "") -> bool:
+        """
+        Cancel the object's open background transition, which then takes its failure path.
+
+        Shape: True when it ended now, False when an attempt runs: it stops before it commits, or has won.
+        Raises: TransitionNotAllowed when none is open.
+        """
+        if not self.tree.has_background:
+            raise TransitionNotAllowed(f"{type(self).__name__} declares no background work, so none can be cancelled.")
+        return bool(import_string(CANCEL)(self, user=user, actor=actor, reason=reason))
+
     @property
     def history(self) -> Any:
         """
@@ -194,7 +210,12 @@ class Process:
         return timeline.of(self.column, instance_key(self.column, self.instance), alias_of(self.instance))
 
 
-for method in (Process.transition_to, Process.atransition, Process.atransition_to):
+for method in (
+    Process.transition_to,
+    Process.atransition,
+    Process.atransition_to,
+    Process.cancel_background,
+):
     vars(method)["alters_data"] = True
 
 

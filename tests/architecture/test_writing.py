@@ -27,6 +27,7 @@ ALLOWED_SQL = {
     "reports",
     "background.claim",
     "background.lanes",
+    "background.listener",
     "background.wakeup",
     "outbox.relay",
 }

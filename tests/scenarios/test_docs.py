@@ -13,7 +13,7 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from django_logic.models import AuditEntry, StatusChange
-from tests.scenarios.docs_app.data import fill
+from tests.scenarios.docs_app.data import fill, forget_background_work
 from tests.scenarios.docs_app.page import Block, Project, blocks_of, project, run_page, write_files
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -47,6 +47,7 @@ def committed_rows() -> Iterator[None]:
     finally:
         for model in (StatusChange, AuditEntry, get_user_model()):
             model._default_manager.all().delete()
+        forget_background_work()
 
 
 def declare_shop(made: Project) -> None:
@@ -68,6 +69,7 @@ def test_pages_run_and_print_what_they_show(
 
     A folder is one test, since emptying every table after each page would take longer than all of them together.
     """
+    forget_background_work()
     for page in (entry for entry in PAGES if entry.parent == folder and any(map(runs, blocks_of(entry)))):
         with subtests.test(page=name_of(page)), committed_rows(), project() as made:
             monkeypatch.chdir(write_files(tmp_path / page.stem, blocks_of(page)))

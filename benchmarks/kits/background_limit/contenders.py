@@ -18,7 +18,8 @@ from uuid import uuid4
 from django.db import connection
 from django.utils import timezone
 
-from background_harness.contender import ONE_WRITE
+from background_harness.contender import ONE_WRITE, Profile
+from background_harness.trials import described
 from django_logic.background.models import TransitionMessage
 from django_logic.models import StatusChange
 from harness.contender import Contender, NotAvailable, WrongResult, settle_tables
@@ -31,19 +32,19 @@ RUN_SECONDS = 300
 TABLES = (Order, TransitionMessage, StatusChange, Event)
 
 
-def describe() -> dict[str, Any]:
-    """
-    Name the contender.
-    """
-    return {"key": "limit", "label": "limit: pgbench, our statements as Django sends them"}
+PROFILES = {
+    "limit": Profile(label="limit: pgbench, statements as Django sends them", measures=("drain",)),
+    "limit_prepared": Profile(label="the same, prepared (not Django's default)", measures=("drain",)),
+}
 
 
-def drain(jobs: int, children: int, workload: str, is_prepared: bool = False) -> dict[str, Any]:
+def drain(contender: str, jobs: int, children: int, workload: str) -> dict[str, Any]:
     """
     Let that many clients of pgbench work off a backlog; pgbench's own clock, without connecting.
 
     Units: seconds.
     """
+    is_prepared = contender == "limit_prepared"
     jobs -= jobs % children
     _fill(jobs)
     settle_tables()
@@ -130,4 +131,4 @@ def _pgbench() -> Path:
 
 
 CONTENDERS: list[Contender] = []
-EXTRAS = {"describe": describe, "drain": drain}
+EXTRAS = {**described(PROFILES), "drain": drain}

@@ -11,6 +11,7 @@ from django.db import connection
 
 from background_harness.contender import NO_OP
 from django_logic.background import claim
+from django_logic.background.lanes import Lane, lanes_of
 from harness.contender import WrongResult, settle_tables, stage
 from kits.background_jobs.models import Order
 from kits.background_ours.engine import Ours
@@ -19,13 +20,12 @@ CLAIMS = 400
 WARM_UP = 20
 
 
-def claims(rows: int) -> dict[str, Any]:
+def claims(engine: Ours, rows: int) -> dict[str, Any]:
     """
     Claim again and again with that many rows waiting; each claimed row is put back behind all others.
 
     Units: milliseconds.
     """
-    engine = Ours()
     with connection.cursor() as cursor:
         names = ", ".join(f'"{table}"' for table in (Order._meta.db_table, *engine.tables))
         cursor.execute(f"TRUNCATE {names} CASCADE")
@@ -34,7 +34,7 @@ def claims(rows: int) -> dict[str, Any]:
         engine.enqueue(order, NO_OP)
         engine.fill(rows - 1)
     settle_tables()
-    lanes = claim.lanes_of("default", ["bench"], [claim.Lane("bench", 0)])
+    lanes = lanes_of("default", ["bench"], [Lane("bench", 0)])
     found: list[float] = []
     for _ in range(WARM_UP + CLAIMS):
         started = time.perf_counter()
@@ -43,22 +43,15 @@ def claims(rows: int) -> dict[str, Any]:
         if (message is None) != (rows == 0):
             raise WrongResult(f"a claim in front of {rows:,} rows answered {message}")
         if message is not None:
-            _put_back(message.pk)
+            _put_back(engine, message.pk)
     return {"milliseconds": found[WARM_UP:]}
 
 
-def _put_back(pk: int) -> None:
+def _put_back(engine: Ours, pk: int) -> None:
     # Behind the others and with no attempt counted, so that every claim meets the same backlog.
     with connection.cursor() as cursor:
         cursor.execute(
-            f'UPDATE "{engine_table()}" SET attempts_started = 0, errors_count = 0, claim_token = NULL,'
+            f'UPDATE "{engine.queue_table}" SET attempts_started = 0, errors_count = 0, claim_token = NULL,'
             " run_at = statement_timestamp() WHERE id = %s",
             [pk],
         )
-
-
-def engine_table() -> str:
-    """
-    Return the table of the rows.
-    """
-    return Ours.queue_table

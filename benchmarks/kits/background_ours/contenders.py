@@ -1,13 +1,63 @@
 """
-The library as the harness drives it.
+The library as the harness drives it: its worker, and the call that runs what is there without one.
 """
 
 from __future__ import annotations
 
-from background_harness.trials import extras
-from harness.contender import Contender
+import time
+from typing import Any
+
+from background_harness import trials
+from background_harness.contender import Profile
+from django_logic.background import run_available
+from harness.contender import Contender, WrongResult
 from kits.background_ours.claims import claims
 from kits.background_ours.engine import Ours
 
+
+class Inline(Ours):
+    """
+    No worker: the controller itself runs the backlog.
+    """
+
+    key = "ours_inline"
+    profile = Profile(label="this library, run_available", measures=("drain",), children=(1,))
+
+
+ENGINE, INLINE = Ours(), Inline()
+ANSWERS = trials.extras(ENGINE, INLINE)
+
+
+def drain(contender: str, jobs: int, children: int, workload: str) -> dict[str, Any]:
+    """
+    Drain with the worker, or in this process.
+
+    Units: seconds.
+    """
+    if contender == INLINE.key:
+        return _run_here(jobs, workload)
+    return ANSWERS["drain"](contender=contender, jobs=jobs, children=children, workload=workload)
+
+
+def _run_here(jobs: int, workload: str) -> dict[str, Any]:
+    trials.prepare(INLINE, jobs, workload)
+    started = time.perf_counter()
+    ran = run_available(["bench"])
+    seconds = time.perf_counter() - started
+    if ran != jobs:
+        raise WrongResult(f"run_available ran {ran} rows of {jobs}")
+    trials.check(INLINE, jobs, workload)
+    return {"seconds": seconds}
+
+
+def claim_times(contender: str, rows: int) -> dict[str, Any]:
+    """
+    Time claims in front of that many rows.
+
+    Units: milliseconds.
+    """
+    return claims(ENGINE, rows)
+
+
 CONTENDERS: list[Contender] = []
-EXTRAS = {**extras(Ours()), "claims": claims}
+EXTRAS = {**ANSWERS, "drain": drain, "claims": claim_times}

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import models
 
 from background_harness.clones import clone_newest
-from background_harness.contender import NO_OP, ONE_WRITE, Program
+from background_harness.contender import EVERYTHING, NO_OP, ONE_WRITE, Profile, Program
 from django_logic.background.models import TransitionMessage
 from django_logic.models import StatusChange
 from kits.background_jobs.models import Event, Order
@@ -27,10 +27,10 @@ class Ours:
     """
 
     key = "ours"
-    label = "this library, dl_worker"
+    profile = Profile(label="this library, dl_worker", measures=(*EVERYTHING, "claims", "memory"))
     order: type[models.Model] = Order
     queue_table = MESSAGES
-    tables = (MESSAGES, StatusChange._meta.db_table, Event._meta.db_table)
+    tables: Sequence[str] = (MESSAGES, StatusChange._meta.db_table, Event._meta.db_table)
     start, done = DRAFT, DONE
     polls_every = 0.0
 
@@ -49,7 +49,7 @@ class Ours:
         """
         arguments = ["-m", "django", "dl_worker", "--queues", "bench", f"--concurrency={children}"]
         if for_memory:
-            arguments.append("--max-attempts-per-child=1000000")
+            arguments += ["--max-attempts-per-child=1000000", "--max-growth=0"]
         return [Program(arguments=arguments)]
 
     def claimers(self, children: int) -> int:

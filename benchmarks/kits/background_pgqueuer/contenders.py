@@ -4,7 +4,6 @@ pgqueuer: jobs are enqueued on Django's own connection, so that they commit with
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from pgqueuer.db import SyncPsycopgDriver
 from pgqueuer.queries import SyncQueries
 
 from background_harness.clones import clone_newest
-from background_harness.contender import NO_OP, Program
+from background_harness.contender import NO_OP, Profile, Program
 from background_harness.trials import extras
 from harness.contender import Contender
 from kits.background_jobs.engine import HandWritten
@@ -31,15 +30,15 @@ class PgQueuerEngine(HandWritten):
     """
 
     key = "pgqueuer"
-    label = f"pgqueuer {version('pgqueuer')}, same writes by hand"
+    profile = Profile(label=f"pgqueuer {version('pgqueuer')}, same writes by hand")
     queue_table = QUEUE
-    tables = (QUEUE, "pgqueuer_log", *HandWritten.written_tables)
+    tables: Sequence[str] = (QUEUE, "pgqueuer_log", *HandWritten.written_tables)
 
     def __init__(self) -> None:
         """
         Make its tables and enqueue over Django's connection.
         """
-        subprocess.run([sys.executable, "-m", "pgqueuer", "install"], check=True)  # noqa: S603 (its own command)
+        subprocess.run([sys.executable, "-m", "pgqueuer", "install"], check=True)
         connection.ensure_connection()
         self._queries = SyncQueries(SyncPsycopgDriver(connection.connection))
 

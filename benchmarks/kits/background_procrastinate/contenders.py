@@ -4,7 +4,6 @@ procrastinate through its Django connector; its worker uses psycopg, its tasks D
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from background_harness.clones import clone_newest
-from background_harness.contender import NO_OP, Program
+from background_harness.contender import NO_OP, Profile, Program
 from background_harness.trials import extras
 from harness.contender import Contender
 from kits.background_jobs.engine import HandWritten
@@ -20,6 +19,8 @@ from kits.background_jobs.moves import begin
 from kits.background_procrastinate.tasks import approve, approve_with_write
 
 JOBS = "procrastinate_jobs"
+INSTALLED = version("procrastinate")
+WORKER = ("-m", "django", "procrastinate", "worker", "--queues=bench")
 
 
 class Procrastinate(HandWritten):
@@ -28,9 +29,9 @@ class Procrastinate(HandWritten):
     """
 
     key = "procrastinate"
-    label = f"procrastinate {version('procrastinate')}, same writes by hand"
+    profile = Profile(label=f"procrastinate {INSTALLED}, same writes by hand")
     queue_table = JOBS
-    tables = (JOBS, *HandWritten.written_tables)
+    tables: Sequence[str] = (JOBS, *HandWritten.written_tables)
 
     def enqueue(self, order: Any, workload: str) -> None:
         """
@@ -44,17 +45,12 @@ class Procrastinate(HandWritten):
         """
         Return one worker for each child.
         """
-        arguments = ["-m", "django", "procrastinate", "worker", "--queues=bench"]
-        if os.environ.get("BENCH_ONE"):
-            return [Program(arguments=[*arguments, f"--concurrency={children}"])]
-        return [Program(arguments=[*arguments, "--concurrency=1"])] * children
+        return [Program(arguments=[*WORKER, "--concurrency=1"])] * children
 
     def claimers(self, children: int) -> int:
         """
         Every worker fetches jobs one by one.
         """
-        if os.environ.get("BENCH_ONE"):
-            return 1
         return children
 
     def fill(self, rows: int) -> None:
@@ -64,5 +60,26 @@ class Procrastinate(HandWritten):
         clone_newest(JOBS, rows, {})
 
 
+class OneProcess(Procrastinate):
+    """
+    The same in one process whose threads run the jobs; with one at a time there is no difference.
+    """
+
+    key = "procrastinate_threads"
+    profile = Profile(label=f"procrastinate {INSTALLED}, one process", measures=("drain",), children=(2, 4))
+
+    def programs(self, children: int, *, for_memory: bool = False) -> Sequence[Program]:
+        """
+        Return one worker.
+        """
+        return [Program(arguments=[*WORKER, f"--concurrency={children}"])]
+
+    def claimers(self, children: int) -> int:
+        """
+        One loop fetches for all threads.
+        """
+        return 1
+
+
 CONTENDERS: list[Contender] = []
-EXTRAS = extras(Procrastinate())
+EXTRAS = extras(Procrastinate(), OneProcess())

@@ -12,7 +12,7 @@ from django.db import transaction
 from django_tasks_db.models import DBTaskResult
 
 from background_harness.clones import clone_newest
-from background_harness.contender import NO_OP, Program
+from background_harness.contender import NO_OP, Profile, Program
 from background_harness.trials import extras
 from harness.contender import Contender
 from kits.background_jobs.engine import HandWritten
@@ -28,9 +28,9 @@ class TasksDb(HandWritten):
     """
 
     key = "tasks_db"
-    label = f"django-tasks-db {version('django-tasks-db')}, same writes by hand"
+    profile = Profile(label=f"django-tasks-db {version('django-tasks-db')}, same writes by hand")
     queue_table = RESULTS
-    tables = (RESULTS, *HandWritten.written_tables)
+    tables: Sequence[str] = (RESULTS, *HandWritten.written_tables)
     polls_every = 1.0
 
     def enqueue(self, order: Any, workload: str) -> None:

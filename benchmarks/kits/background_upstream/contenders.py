@@ -12,7 +12,7 @@ from django.apps import apps
 from django.db import models
 
 from background_harness.clones import clone_newest
-from background_harness.contender import NO_OP, ONE_WRITE, Program
+from background_harness.contender import NO_OP, ONE_WRITE, Profile, Program
 from background_harness.trials import extras
 from harness.contender import Contender
 from kits.background_jobs.models import Event, Order
@@ -29,10 +29,10 @@ class Upstream:
     """
 
     key = f"django_logic_{INSTALLED}"
-    label = f"published django-logic {INSTALLED} (no history row)"
+    profile = Profile(label=f"published django-logic {INSTALLED} (no history row)")
     order = Order
     queue_table = MESSAGES
-    tables = (MESSAGES, Event._meta.db_table)
+    tables: Sequence[str] = (MESSAGES, Event._meta.db_table)
     start, done = DRAFT, DONE
     polls_every = 0.0
 

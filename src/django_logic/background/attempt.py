@@ -15,7 +15,7 @@ from django_logic import follow, hooks, signals, writer
 from django_logic.background import claim, durable, ending, settle
 from django_logic.background.claim import TokenLost
 from django_logic.background.models import Kind, State, TransitionMessage
-from django_logic.background.progress import Attempt, Superseded, guard, raise_if_cancelled, refuse_cancelled
+from django_logic.background.progress import Attempt, Superseded, guard, raise_if_cancelled
 from django_logic.background.restore import Restored, declaration_of, restore
 from django_logic.background.settle import Ended, Outcome
 from django_logic.background.testpoints import reach
@@ -24,7 +24,7 @@ from django_logic.moves import ChangeLost, MoveLost, plan
 from django_logic.run import announce
 from django_logic.work import refuse_swallowed
 
-__all__ = ["Outcome", "run", "run_claimed"]
+__all__ = ["Outcome", "run", "run_claimed", "tell"]
 
 #: How long a row is kept while ``prepare`` hooks run outside any transaction and its declaration has no time limit.
 PREPARE_LEASE = 3600.0
@@ -71,7 +71,8 @@ def work(attempt: Attempt) -> Outcome:
     message, alias = attempt.message, attempt.alias
     prepare(attempt)
     with transaction.atomic(using=alias):
-        refuse_cancelled(claim.hold(message, alias))
+        if claim.hold(message, alias):
+            raise_if_cancelled(attempt)
         reach("after_stamp")
         restored = attempt.restored = attempt.carry_over(restore(message, alias))
         guard(restored)
@@ -140,7 +141,8 @@ def deliver(attempt: Attempt) -> Outcome:
     message, alias = attempt.message, attempt.alias
     reach("before_callback")
     with transaction.atomic(using=alias):
-        refuse_cancelled(claim.hold(message, alias))
+        if claim.hold(message, alias):
+            raise_if_cancelled(attempt)
         restored = attempt.restored = restore(message, alias)
         note = durable.deliver(message, restored)
         refuse_swallowed(restored.call)

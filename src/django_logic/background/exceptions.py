@@ -35,6 +35,9 @@ class Cancelled(PermanentFailure):
     Somebody cancelled the work; what ``failure_callbacks`` get as ``exception``.
     """
 
+    actor_label: str = ""
+    reason: str = ""
+
 
 class Snooze(Exception):
     """

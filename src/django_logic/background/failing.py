@@ -10,6 +10,7 @@ from django.db import transaction
 
 from django_logic import hooks, writer
 from django_logic.background import durable, settle
+from django_logic.background.exceptions import Cancelled
 from django_logic.background.models import Kind, TransitionMessage
 from django_logic.background.progress import Attempt, guard
 from django_logic.background.restore import InstanceGone, Restored, Unknown, restore
@@ -41,7 +42,7 @@ def write_failure(attempt: Attempt, error: Exception, change: Change) -> None:
     transition = restored.candidate.transition
     refused: Exception | None = None
     if transition.failed_state is not None and transition.failed_state != restored.state:
-        refused = write_failed_state(attempt, restored, change, rows)
+        refused = write_failed_state(attempt, restored, error, change, rows)
         if refused is None:
             return
     note = {} if refused is None else {"failure_side_effect_error": told(refused)}
@@ -74,12 +75,17 @@ def replace_kwargs(message: TransitionMessage) -> TransitionMessage:
     return TransitionMessage.from_db(str(message._state.db), names, values)
 
 
-def write_failed_state(attempt: Attempt, restored: Restored, change: Change, rows: tuple[Row, ...]) -> Exception | None:
+def write_failed_state(
+    attempt: Attempt, restored: Restored, error: Exception, change: Change, rows: tuple[Row, ...]
+) -> Exception | None:
     """
     Write failed_state with the end of the row; return what refused it, None when it is written.
     """
     transition = restored.candidate.transition
     move = plan(restored.call, restored.state, transition.failed_state, action=transition.action_name, is_success=False)
+    if isinstance(error, Cancelled):
+        asked = {"cancelled_by": error.actor_label, "cancel_reason": error.reason}
+        move = replace(move, metadata={**move.metadata, **asked})
     move = replace(move, rows=rows, change=change)
     try:
         with transaction.atomic(using=attempt.alias):

@@ -12,7 +12,7 @@ from django_logic.background.models import Cancellation, TransitionMessage
 from django_logic.background.restore import Restored
 from django_logic.moves import Move
 
-__all__ = ["Attempt", "Superseded", "guard", "raise_if_cancelled", "refuse_cancelled"]
+__all__ = ["Attempt", "Superseded", "cancelled_by", "guard", "raise_if_cancelled"]
 
 
 class Superseded(Exception):
@@ -65,17 +65,22 @@ def guard(restored: Restored) -> None:
         )
 
 
-def refuse_cancelled(is_cancelled: bool) -> None:
+def cancelled_by(actor_label: str, reason: str) -> Cancelled:
     """
-    Raise where somebody asked to cancel.
+    Build what a cancelled attempt is failed with.
     """
-    if is_cancelled:
-        raise Cancelled("cancelled on request")
+    by, why = (f" by {actor_label}" if actor_label else ""), (f": {reason}" if reason else "")
+    error = Cancelled(f"cancelled{by}{why}")
+    error.actor_label, error.reason = actor_label, reason
+    return error
 
 
 def raise_if_cancelled(attempt: Attempt) -> None:
     """
     Look whether somebody asked to cancel, and stop if so.
+
+    Raises: Cancelled.
     """
-    rows = Cancellation.objects.using(attempt.alias).filter(message_id=attempt.message.pk)
-    refuse_cancelled(rows.exists())
+    asked = Cancellation.objects.using(attempt.alias).filter(message_id=attempt.message.pk).first()
+    if asked is not None:
+        raise cancelled_by(asked.actor_label, asked.reason)

@@ -7,6 +7,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 
+from django.core.management.color import no_style
+from django.db import connection
+
+from django_logic.background.models import Cancellation, TransitionMessage, Worker
 from django_logic.models import StatusChange
 
 START = datetime(2025, 3, 3, 9, 12, tzinfo=UTC)
@@ -36,3 +40,15 @@ def date(order: object, moment: datetime) -> None:
     """
     newest = order.history.last()  # type: ignore[attr-defined]
     StatusChange.objects.filter(pk=newest.pk).update(occurred_at=moment)
+
+
+def forget_background_work() -> None:
+    """
+    Delete the rows of background work, and count their ids from 1 again, so that a page can show them.
+    """
+    for model in (TransitionMessage, Cancellation, Worker):
+        model._default_manager.all().delete()
+    table = {"table": TransitionMessage._meta.db_table, "column": TransitionMessage._meta.pk.column}
+    with connection.cursor() as cursor:
+        for statement in connection.ops.sequence_reset_by_name_sql(no_style(), [table]):
+            cursor.execute(statement)

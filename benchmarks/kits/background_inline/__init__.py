@@ -1,3 +1,0 @@
-"""
-This library without a worker: one process that runs what is there.
-"""

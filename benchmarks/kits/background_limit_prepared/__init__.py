@@ -1,3 +1,0 @@
-"""
-The statements of one attempt, prepared once in each session.
-"""

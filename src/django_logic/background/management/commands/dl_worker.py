@@ -1,0 +1,166 @@
+"""
+Run background work: claim rows of some queues and run them, until told to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError, connections
+
+from django_logic import conf
+from django_logic.background.declared import queues_in_use
+from django_logic.background.plan import WorkerPlan
+from django_logic.states import nearest
+
+EPILOG = """
+A worker claims rows whose queue it serves, runs one attempt at a time in each of its children, and starts callbacks
+and next transitions, which are rows too. SIGTERM or SIGINT lets attempts finish within --grace; a second one ends them.
+
+exit status: 0 stopped (attempts that did not finish were put back), 1 wrong usage, 128 + signal when forced.
+"""
+
+
+class Command(BaseCommand):
+    """
+    Run a worker.
+    """
+
+    help = "Run background transitions of some queues, until told to stop."
+    requires_system_checks: list[str] = []
+
+    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+        """
+        Add what the options can't tell.
+        """
+        return super().create_parser(prog_name, subcommand, epilog=EPILOG, **options)
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """
+        Declare the options.
+        """
+        add = parser.add_argument
+        add("--queues", required=True, help="the queues to serve, parted by commas")
+        add("--concurrency", type=int, default=1, help="how many attempts run at a time, each in its process (1)")
+        add("--grace", type=float, default=30.0, help="how long attempts may finish after SIGTERM; seconds (30)")
+        add("--drain", "--once", action="store_true", dest="drain", help="stop when nothing is due")
+        add("--poll", type=float, default=5.0, help="how often to look where no wake-up arrives; seconds (5)")
+        add("--health-file", help="a file that exists while every child works or waits, for readiness probes")
+        add(
+            "--max-attempts-per-child",
+            type=int,
+            default=1000,
+            help="replace a child after so many attempts; 1 gives each attempt a fresh process (1000)",
+        )
+        add(
+            "--max-growth",
+            type=int,
+            default=256,
+            help="replace a child that grew by so many MiB; 0 = never (256)",
+        )
+        add("--database", default="default", help="the database whose rows to run (default)")
+        add("--listen-database", help="a direct connection for wake-ups, past a pooler")
+        add("--name", default="", help="how rows and dl_transitions name this worker (host and a number)")
+        add("--code-version", default=os.environ.get("DL_CODE_VERSION", ""), help="noted on the rows it runs")
+
+    def handle(self, *arguments: Any, **options: Any) -> None:
+        """
+        Check the options and run.
+
+        Raises: CommandError, exit status 1, for options that can't work.
+        """
+        plan = plan_of(options)
+        refuse_impossible(plan)
+        warn_of_unused(plan)
+        log_to_terminal()
+        from django_logic.background.worker import Supervisor
+
+        queues = ", ".join(plan.queues)
+        logging.getLogger("django-logic.worker").info(
+            "Worker %s (pid %d): queues %s, %d at a time", plan.label, os.getpid(), queues, plan.concurrency
+        )
+        status = Supervisor(plan).run()
+        if status:
+            sys.exit(status)
+
+
+def plan_of(options: dict[str, Any]) -> WorkerPlan:
+    """
+    Read the options.
+    """
+    queues = tuple(dict.fromkeys(name.strip() for name in options["queues"].split(",") if name.strip()))
+    if not queues:
+        raise CommandError("--queues names no queue. Write --queues django_logic, or several parted by commas.")
+    for name, least in (("concurrency", 1), ("max_attempts_per_child", 1), ("max_growth", 0)):
+        if options[name] < least:
+            raise CommandError(f"--{name.replace('_', '-')} must be at least {least}; found {options[name]}.")
+    for name in ("grace", "poll"):
+        if not math.isfinite(options[name]) or options[name] < 0 or (name == "poll" and not options[name]):
+            raise CommandError(f"--{name} must be a number of seconds above 0; found {options[name]}.")
+    for name in ("database", "listen_database"):
+        if options[name] is not None and options[name] not in connections:
+            raise CommandError(
+                f"--{name.replace('_', '-')}: settings.DATABASES has no {options[name]!r}."
+                f"{nearest(options[name], list(connections))}"
+            )
+    return WorkerPlan(
+        queues=queues,
+        concurrency=options["concurrency"],
+        alias=options["database"],
+        listen_alias=options["listen_database"],
+        poll=options["poll"],
+        grace=options["grace"],
+        is_draining=options["drain"],
+        health_file=options["health_file"],
+        max_attempts_per_child=options["max_attempts_per_child"],
+        max_growth=options["max_growth"],
+        code_version=options["code_version"],
+        name=options["name"],
+    )
+
+
+def refuse_impossible(plan: WorkerPlan) -> None:
+    """
+    Refuse what could not work: sync mode, several children on SQLite, a database without the table.
+    """
+    if conf.background_execution() != conf.EXECUTION_PULL:
+        raise CommandError("DJANGO_LOGIC['BACKGROUND_EXECUTION'] is 'sync': work runs in the calls, a worker has none.")
+    connection = connections[plan.alias]
+    if connection.vendor == "sqlite" and not settings.DEBUG:
+        raise CommandError("SQLite has no row locks: a worker on it runs with DEBUG=True only. Use PostgreSQL.")
+    if connection.vendor == "sqlite" and plan.concurrency > 1:
+        raise CommandError(f"SQLite takes one child; found --concurrency {plan.concurrency}.")
+    try:
+        tables = connection.introspection.table_names()
+    except DatabaseError as error:
+        raise CommandError(f"The database {plan.alias!r} can't be reached: {str(error).strip()}") from error
+    if "django_logic_background_transitionmessage" not in tables:
+        raise CommandError(f"The database {plan.alias!r} has no table of background work. Run manage.py migrate.")
+
+
+def warn_of_unused(plan: WorkerPlan) -> None:
+    """
+    Say which of the queues no transition uses.
+    """
+    used = queues_in_use()
+    for queue in plan.queues:
+        if queue not in used:
+            logging.getLogger("django-logic.worker").warning(
+                "No bound transition uses the queue %r.%s", queue, nearest(queue, list(used))
+            )
+
+
+def log_to_terminal() -> None:
+    """
+    Let the worker be heard where the project says nothing about its logger.
+    """
+    logger = logging.getLogger("django-logic.worker")
+    if not logger.hasHandlers():
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.getLogger("django-logic").setLevel(logging.INFO)
