@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -35,6 +35,10 @@ ENGINE_NAMES = ("instance", "state", "exception", "context", "request")
 
 #: Names the engine hands to hooks; a hook that passes its keywords on chains its ids this way.
 LINEAGE_NAMES = ("transition_id", "tr_id", "root_id", "parent_id")
+
+
+#: Keywords of a background call that say when it runs.
+SCHEDULE = ("run_at", "delay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class Call:
     root_id: UUID
     parent_id: UUID | None
     context: dict[str, Any]
+    #: When a background call wants to run, as its caller said it; no hook gets it.
+    schedule: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -120,8 +126,7 @@ def make_call(
     name = f"{tree.root.__name__}.{action or 'transition_to'}"
     refuse_engine_names(name, keywords)
     user, actor = read_requester(name, keywords)
-    actor_id, actor_label = identify(actor)
-    transition_id = uuid4()
+    (actor_id, actor_label), transition_id = identify(actor), uuid4()
     root_id, parent_id = read_lineage(keywords)
     return Call(
         column=column,
@@ -137,6 +142,7 @@ def make_call(
         actor_label=actor_label,
         reason=storable(keywords.pop("reason", "")),
         expected_version=read_version(name, keywords.pop("expected_version", None)),
+        schedule=read_schedule(tree, action, target, keywords),
         keywords=keywords,
         transition_id=transition_id,
         root_id=root_id or transition_id,
@@ -199,6 +205,16 @@ def identify(actor: Any) -> tuple[str, str]:
     key = getattr(actor, "pk", None)
     username = actor.get_username() if hasattr(actor, "get_username") else ""
     return "" if key is None else str(key), storable(username or actor)[:255]
+
+
+def read_schedule(tree: Tree, action: str | None, target: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+    """
+    Take what says when out of the keywords of a background call; for others these are words like all others.
+    """
+    meant = tree.by_target.get(plain(target), ()) if action is None else tree.by_action.get(action, ())
+    if not any(candidate.transition.is_background for candidate in meant):
+        return {}
+    return {name: keywords.pop(name) for name in SCHEDULE if name in keywords}
 
 
 def read_target(name: str, target: Any) -> Any:

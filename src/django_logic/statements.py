@@ -39,8 +39,11 @@ SELECT "sequence"{changes} FROM recorded
 
 #: One contributed row, inserted only if the move was.
 CONTRIBUTED = """, contributed_{index} AS (
-    INSERT INTO {table} ({columns}) SELECT {values} FROM recorded
+    INSERT INTO {table} ({columns}) SELECT {values} FROM recorded{after}
+    RETURNING 1
 )"""
+#: Parts nobody refers to run in any order, and keys are given in the order of the inserts.
+AFTER = " WHERE (SELECT COUNT(*) FROM contributed_{index}) = 1"
 
 #: The change of a row that has to agree with the move, if the move was and the row still is as expected.
 CHANGED = """, changed AS (
@@ -152,6 +155,7 @@ def move_statement(column: Column, shape: tuple[Any, ...], change: tuple[Any, ..
         extra.append(
             CONTRIBUTED.format(
                 index=index,
+                after=AFTER.format(index=index - 1) if index else "",
                 table=quoted(model._meta.db_table),
                 columns=", ".join(quoted(columns[name].column) for name, _ in names),
                 values=", ".join(placed(kind, f"row{index}_{name}") for name, kind in names),

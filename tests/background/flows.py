@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from django.db import models
+from django.db import connection, models
 
 from django_logic import Process
 from django_logic.background import BackgroundAction, BackgroundTransition, Backoff, run_available
@@ -108,3 +108,11 @@ def new_ticket(**values: Any) -> Ticket:
     Save an object.
     """
     return Ticket.objects.create(**values)
+
+
+def execute(sql: str) -> None:
+    """
+    Send one statement past the library.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql)

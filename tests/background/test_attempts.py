@@ -339,7 +339,7 @@ def test_attempts_that_leave_no_record_end_in_failed_state(flow: Flow, diary: Di
 
     row = message(ticket)
     assert (ran, row.outcome, row.attempts_started, row.errors_count) == (2, "failed", 2, 2)
-    assert (row.last_error_message.count("[lost]"), row.duration_ms) == (1, None)
+    assert (row.last_error_message.startswith("[lost]"), row.duration_ms) == (True, None)
     assert stored(ticket) == "failed"
     ((name, state, error),) = diary
     assert (name, state) == ("compensate", "failed")

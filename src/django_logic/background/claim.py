@@ -60,10 +60,13 @@ WITH picked AS MATERIALIZED (
     ORDER BY head.priority, head.run_at, head.id LIMIT 1
 )
 UPDATE {table} m SET {taken}
-FROM picked, (SELECT SET_CONFIG('synchronous_commit', 'off', true)) quiet
+FROM picked{quiet}
 WHERE m.id = picked.id
 RETURNING {columns}, picked.run_at, picked.place
 """
+
+#: Makes the commit of this statement not wait for the disk; in an open transaction it would speak for all of it.
+QUIET = ", (SELECT SET_CONFIG('synchronous_commit', 'off', true)) quiet"
 
 #: One row, whatever its queue and its time, unless somebody holds it.
 TAKE = """
@@ -116,8 +119,9 @@ def take_next(alias: str, lanes: Lanes, *, worker: str = "", code_version: str =
     parameters["queues"] = [lane.queue for lane in lanes.lanes]
     parameters["priorities"] = [lane.priority for lane in lanes.lanes]
     parameters["floors"] = lanes.floors
+    quiet = "" if connections[alias].in_atomic_block else QUIET
     with connections[alias].cursor() as cursor:
-        cursor.execute(composed(TAKE_NEXT, TAKEN), parameters)
+        cursor.execute(composed(TAKE_NEXT, TAKEN, quiet), parameters)
         row = cursor.fetchone()
     if row is None:
         return None

@@ -4,7 +4,6 @@ What a background call does: one row and the busy state in one transaction, then
 
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,7 +16,7 @@ from django_logic import conf, locks, writer
 from django_logic.background import attempt, codec, tracing, wakeup
 from django_logic.background.durable import message_values
 from django_logic.background.gate import in_flight_refusal
-from django_logic.background.models import ONE_UNCOMPLETED, Kind, TransitionMessage
+from django_logic.background.models import NEVER, ONE_UNCOMPLETED, Kind, TransitionMessage
 from django_logic.background.people import stored_user
 from django_logic.background.runner import run_rows_after_commit
 from django_logic.background.settle import Ended
@@ -32,8 +31,8 @@ from django_logic.tree import Candidate, dotted
 
 __all__ = ["performer"]
 
-#: Keywords of a background call that say when, and that no hook gets.
-SCHEDULE = ("run_at", "delay")
+#: A hundred years, in seconds.
+LONGEST_DELAY = 3_155_760_000.0
 
 
 class Enqueue:
@@ -109,7 +108,6 @@ def message_of(call: Call, candidate: Candidate, transition: Deferred) -> dict[s
     Return the values of the row that stands for a call.
     """
     due, column, model = due_of(call), call.column, type(call.instance)
-    kept = {name: value for name, value in call.keywords.items() if name not in SCHEDULE}
     return message_values(
         kind=str(Kind.TRANSITION),
         app_label=column.app_label,
@@ -121,7 +119,7 @@ def message_of(call: Call, candidate: Candidate, transition: Deferred) -> dict[s
         model_class=model._meta.label,
         process_class=dotted(call.tree.root),
         owning_process_class=dotted(candidate.owner),
-        kwargs=codec.encode(kept, call.label) if kept else {},
+        kwargs=codec.encode(call.keywords, call.label) if call.keywords else {},
         user_id=stored_user(call),
         actor_id=call.actor_id,
         actor_label=call.actor_label,
@@ -144,7 +142,7 @@ def due_of(call: Call) -> Any:
 
     Raises: TypeError for values of another kind or both, ValueError for a time without a zone or a past delay.
     """
-    run_at, delay = call.keywords.get("run_at"), call.keywords.get("delay")
+    run_at, delay = call.schedule.get("run_at"), call.schedule.get("delay")
     if run_at is None:
         return FromNow(delay_of(call))
     if delay is not None:
@@ -153,6 +151,8 @@ def due_of(call: Call) -> Any:
         raise TypeError(f"{call.label}: run_at= takes a datetime; found {run_at!r}. For seconds from now use delay=.")
     if timezone.is_naive(run_at):
         raise ValueError(f"{call.label}: run_at={run_at!r} has no time zone. Use timezone.make_aware().")
+    if run_at >= NEVER:
+        raise ValueError(f"{call.label}: run_at={run_at!r} lies beyond {NEVER:%Y}, when nobody will run it.")
     return run_at
 
 
@@ -160,7 +160,7 @@ def delay_of(call: Call) -> float:
     """
     Return the delay in seconds; for ``run_at=`` how far that is from now by this machine's clock.
     """
-    run_at, delay = call.keywords.get("run_at"), call.keywords.get("delay")
+    run_at, delay = call.schedule.get("run_at"), call.schedule.get("delay")
     if isinstance(run_at, datetime) and not timezone.is_naive(run_at):
         return max(0.0, (run_at - timezone.now()).total_seconds())
     if delay is None:
@@ -168,8 +168,8 @@ def delay_of(call: Call) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise TypeError(f"{call.label}: delay= takes seconds or a timedelta; found {delay!r}.")
-    if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f"{call.label}: delay= must be a number of seconds from 0; found {delay!r}.")
+    if not 0 <= seconds <= LONGEST_DELAY:
+        raise ValueError(f"{call.label}: delay= must lie between 0 seconds and a hundred years; found {delay!r}.")
     return float(seconds)
 
 

@@ -102,11 +102,11 @@ def names() -> dict[str, str]:
 
 
 @cache
-def composed(statement: str, taken: str = "") -> str:
+def composed(statement: str, taken: str = "", quiet: str = "") -> str:
     """
     Return a statement with its names, and what a claim writes, filled in.
     """
-    return statement.format(**names(), taken=taken)
+    return statement.format(**names(), taken=taken, quiet=quiet)
 
 
 def next_due(alias: str, lanes: Lanes) -> float | None:

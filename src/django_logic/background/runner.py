@@ -5,12 +5,14 @@ Running what is due here and now, in the caller's process: for tests, cron lines
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
 from django.db import transaction
 
 from django_logic.background import attempt, claim, settle
+from django_logic.background.claim import TokenLost
 from django_logic.background.lanes import BEGINNING, Lanes, lanes_of
 from django_logic.background.models import Kind, TransitionMessage
 
@@ -24,23 +26,30 @@ def run_available(queues: Iterable[str] | None = None, limit: int | None = None,
     Durable callbacks count too. A row that comes due again while this runs is left to the next call.
     """
     wanted = None if queues is None else list(queues)
+    if isinstance(queues, (str, bytes)):
+        raise TypeError(f"run_available takes a list of queues; found {queues!r}. Write [{queues!r}].")
     seen: set[int] = set()
+    again: list[TransitionMessage] = []
     lanes = lanes_of(using, wanted)
     count = 0
-    while limit is None or count < limit:
-        message = claim.take_next(using, lanes)
-        if message is None:
-            fresh = lanes_of(using, wanted)  # what ran may have asked for more, elsewhere
-            if fresh.lanes == lanes.lanes and not any_lifted(lanes):
-                return count
-            lanes = fresh
-            continue
-        if message.pk in seen:
-            settle.put_back(message, using, 0)
-            return count
-        seen.add(message.pk)
-        attempt.run_claimed(message, using)
-        count += 1
+    try:
+        while limit is None or count < limit:
+            message = claim.take_next(using, lanes)
+            if message is None:
+                fresh = lanes_of(using, wanted)  # what ran may have asked for more, elsewhere
+                if fresh.lanes == lanes.lanes and not any_lifted(lanes):
+                    break
+                lanes = fresh
+            elif message.pk in seen:
+                again.append(message)  # kept by its claim until the others have run
+            else:
+                seen.add(message.pk)
+                attempt.run_claimed(message, using)
+                count += 1
+    finally:
+        for message in again:
+            with suppress(TokenLost):
+                settle.put_back(message, using, 0)
     return count
 
 

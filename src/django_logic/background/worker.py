@@ -118,12 +118,13 @@ class Supervisor:
         """
         Wait for a signal, a child's end, a report of the clerk, or the time to pass.
         """
-        sources = [self.signal_pipe[0], *([self.clerk_pipes[1]] if self.clerk else [])]
+        reports = self.clerk_pipes[1]
+        sources = [self.signal_pipe[0], *([reports] if reports >= 0 else [])]
         ready, _, _ = select.select(sources, [], [], seconds)
         if self.signal_pipe[0] in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.signal_pipe[0], 512)
-        if self.clerk and self.clerk_pipes[1] in ready:
+        if reports in ready:
             self.read_reports()
 
     def spawn_child(self, place: int) -> int:

@@ -35,7 +35,7 @@ DEEPEST = 64
 # takes up to two of them.
 SHALLOW = 10
 # Where encoding stops before the size is known: a small structure with shared parts may unfold into gigabytes.
-HOPELESS = 10 * LARGEST
+HOPELESS = 2 * LARGEST
 # A JSON number is safe up to 15 digits; above, MySQL reads a neighbour.
 LONGEST_FLOAT = 16
 INTEGERS = range(-(2**63), 2**63)

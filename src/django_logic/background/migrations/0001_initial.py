@@ -197,5 +197,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        migrations.RunPython(tune, untune, elidable=False),
+        migrations.RunPython(tune, untune, atomic=False, elidable=False),
     ]

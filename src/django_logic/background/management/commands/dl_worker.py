@@ -17,6 +17,7 @@ from django.db import DatabaseError, connections
 from django_logic import conf
 from django_logic.background.declared import queues_in_use
 from django_logic.background.plan import WorkerPlan
+from django_logic.background.worker import Supervisor
 from django_logic.states import nearest
 
 EPILOG = """
@@ -79,8 +80,6 @@ class Command(BaseCommand):
         refuse_impossible(plan)
         warn_of_unused(plan)
         log_to_terminal()
-        from django_logic.background.worker import Supervisor
-
         queues = ", ".join(plan.queues)
         logging.getLogger("django-logic.worker").info(
             "Worker %s (pid %d): queues %s, %d at a time", plan.label, os.getpid(), queues, plan.concurrency
