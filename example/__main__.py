@@ -8,10 +8,13 @@ story at any point, and never gets lost in it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -26,6 +29,7 @@ EPILOG = "Exit status: 0 when all chapters came out as told, 1 when one did not,
 MANAGE = Path(__file__).with_name("manage.py")
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_SECONDS = 0.2
+LEAVING_SECONDS = 5.0
 
 
 class Stopped(BaseException):
@@ -67,9 +71,13 @@ def main(given: Sequence[str] | None = None) -> int:
     try:
         if not (os.environ.get("DATABASE_URL") or options.sqlite):
             print("Starting a PostgreSQL for the demo ...", flush=True)
-        with database.chosen(sqlite=options.sqlite) as choice:
+        # Unlike the database, this folder is on the other side of every transaction: see shop/dispatch.py.
+        with (
+            database.chosen(sqlite=options.sqlite) as choice,
+            tempfile.TemporaryDirectory(prefix="dl-outside-", ignore_cleanup_errors=True) as outside,
+        ):
             print(f"Database: {choice.words}.", flush=True)
-            return tell(options, choice.url, ending)
+            return tell(options, choice.url, outside, ending)
     except Stopped:
         print("\nStopped. Nothing that was started is left.", file=sys.stderr)
         return 128 + (ending.number or 0)
@@ -90,16 +98,15 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def tell(options: argparse.Namespace, url: str, ending: Ending) -> int:
+def tell(options: argparse.Namespace, url: str, outside: str, ending: Ending) -> int:
     """
     Have the story told on a database; return the exit status.
     """
     words = [f"--{name.replace('_', '-')}" for name in ("check", "log", "no_color") if getattr(options, name)]
     environment = {**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "example.settings"}
+    environment["SHOP_OUTSIDE_WORLD"] = outside
     ending.check()
-    story = subprocess.Popen(
-        [sys.executable, str(MANAGE), "demo", *words], env=environment, preexec_fn=leave_interrupts_to_us
-    )
+    story = subprocess.Popen([sys.executable, str(MANAGE), "demo", *words], env=environment, start_new_session=True)
     try:
         while story.poll() is None:
             ending.check()
@@ -112,13 +119,20 @@ def tell(options: argparse.Namespace, url: str, ending: Ending) -> int:
         ending.is_clearing_up = True
         story.terminate()
         story.wait()
+        end_crew(story.pid)
 
 
-def leave_interrupts_to_us() -> None:
+def end_crew(session: int) -> None:
     """
-    Ignore Ctrl-C in the story: a terminal sends it to both processes, and one of them has to answer.
+    End the workers of a story that was interrupted, and wait until they are gone.
+
+    The story leads a session of its own: Ctrl-C on a terminal reaches this process alone, which then ends all of it.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    deadline = time.monotonic() + LEAVING_SECONDS
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(session, signal.SIGKILL)
+            time.sleep(POLL_SECONDS / 10)
 
 
 if __name__ == "__main__":

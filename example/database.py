@@ -75,4 +75,4 @@ def sqlite_file(why: str) -> Iterator[Choice]:
     """
     with tempfile.TemporaryDirectory(prefix="dl-demo-") as folder:
         file = Path(folder, "shop.sqlite3")
-        yield Choice(f"sqlite:///{file}", f"SQLite, {why}. Chapters 3 and 5 differ a little and say so")
+        yield Choice(f"sqlite:///{file}", f"SQLite, {why}. Some chapters differ a little and say so")

@@ -7,6 +7,7 @@ Settings of the example: as few as a project needs that uses the library.
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from example.services import database_from_url
 HERE = Path(__file__).parent
 
 SECRET_KEY = "this example guards nothing"  # noqa: S105 - it serves no requests
-DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -24,6 +24,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "django_logic",
+    "django_logic.background",
     "example.shop",
     "example.story",
 ]
@@ -31,12 +32,17 @@ INSTALLED_APPS = [
 DATABASES: dict[str, dict[str, Any]] = {
     "default": database_from_url(os.environ.get("DATABASE_URL") or f"sqlite:///{HERE / 'shop.sqlite3'}")
 }
-if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+# SQLite has one lock for all writers, so a worker runs on it for development only, which this says.
+DEBUG = DATABASES["default"]["ENGINE"].endswith("sqlite3")
+if DEBUG:
     # Who waits for another one's write gives up after this many seconds.
     DATABASES["default"]["OPTIONS"] = {"timeout": 30}
 
 # "all" also records duplicates and refusals, so that a timeline can show them.
 DJANGO_LOGIC = {"AUDIT": "all"}
+
+# Where the courier and the label printer keep their own books, which no rollback of ours reaches.
+OUTSIDE_WORLD = Path(os.environ.get("SHOP_OUTSIDE_WORLD") or Path(tempfile.gettempdir(), "outside-world"))
 
 # Mails are kept in memory, where the story counts them.
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"

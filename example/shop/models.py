@@ -27,6 +27,10 @@ class OrderStatus(models.TextChoices):
     DRAFT = "draft", "Draft"
     PLACED = "placed", "Placed"
     PROCESSING = "processing", "Processing"
+    #: A worker is at it.
+    DISPATCHING = "dispatching", "Dispatching"
+    #: The worker gave it up, a person has to look.
+    ON_HOLD = "on_hold", "On hold"
     FULFILLED = "fulfilled", "Fulfilled"
     CANCELLED = "cancelled", "Cancelled"
 
@@ -45,7 +49,9 @@ class PaymentStatus(models.TextChoices):
 ORDER_MOVES = {
     OrderStatus.DRAFT: {OrderStatus.PLACED, OrderStatus.CANCELLED},
     OrderStatus.PLACED: {OrderStatus.PROCESSING, OrderStatus.CANCELLED},
-    OrderStatus.PROCESSING: {OrderStatus.FULFILLED, OrderStatus.CANCELLED},
+    OrderStatus.PROCESSING: {OrderStatus.DISPATCHING, OrderStatus.FULFILLED, OrderStatus.CANCELLED},
+    OrderStatus.DISPATCHING: {OrderStatus.FULFILLED, OrderStatus.ON_HOLD},
+    OrderStatus.ON_HOLD: {OrderStatus.DISPATCHING, OrderStatus.CANCELLED},
     OrderStatus.FULFILLED: set(),
     OrderStatus.CANCELLED: set(),
 }
@@ -156,6 +162,8 @@ class Parcel(models.Model):
     """
 
     order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="parcels")
+    #: The courier's number; empty for a parcel the customer fetches.
+    tracking = models.CharField(max_length=20, blank=True)
 
     def __str__(self) -> str:
         return f"Parcel {self.pk}"

@@ -3,18 +3,22 @@ How orders and payments move: every hook, then the two processes that say when i
 
 Remote work goes into ``prepare`` (before the lock), what must agree with the state into ``side_effects`` (in its
 transaction), what can't be taken back into ``callbacks`` (after the commit), and amends into ``failure_callbacks``.
+``dispatch`` is background work: its hooks run on a worker, and again when an attempt fails.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.core.mail import send_mail
 from django.db.models import F
 from django.utils.translation import gettext_lazy as _
 
 from django_logic import Process, Transition, refusal_message
+from django_logic.background import BackgroundTransition, Backoff
+from example.shop.dispatch import NoSuchAddress, courier, printer
 from example.shop.models import LedgerLine, Order, OrderStatus, Parcel, Payment, PaymentStatus, StockItem
 from example.shop.warehouse import warehouse
 
@@ -112,11 +116,34 @@ def take_from_stock(order: Order, **kwargs: Any) -> None:
         )
 
 
-def pack_parcel(order: Order, **kwargs: Any) -> None:
+def pack_parcel(order: Order, context: dict[str, Any], **kwargs: Any) -> None:
     """
     Pack the one parcel of this order.
     """
-    Parcel.objects.create(order=order)
+    Parcel.objects.create(order=order, tracking=context.get("tracking", ""))
+
+
+def book_courier(order: Order, address: str, transition_id: UUID, context: dict[str, Any], **kwargs: Any) -> None:
+    """
+    Book the courier. Each attempt gives the same key, so that a second one books nothing twice.
+    """
+    if address == "the moon":
+        raise NoSuchAddress(address)
+    context["tracking"] = courier.do(transition_id)
+
+
+def print_label(order: Order, transition_id: UUID, **kwargs: Any) -> None:
+    """
+    Print the label that goes onto the parcel, by the same key.
+    """
+    printer.do(transition_id)
+
+
+def tell_office(order: Order, exception: BaseException, **kwargs: Any) -> None:
+    """
+    Ask for help: no attempt is left, or none would help.
+    """
+    send_mail("An order is on hold", f"Order {order.pk}: {exception}", "shop@example.com", ["office@example.com"])
 
 
 def tell_customer(order: Order, **kwargs: Any) -> None:
@@ -170,9 +197,25 @@ class OrderProcess(Process):
             side_effects=[take_from_stock, pack_parcel],
             callbacks=[tell_customer],
         ),
+        BackgroundTransition(
+            "dispatch",
+            sources=[OrderStatus.PROCESSING, OrderStatus.ON_HOLD],
+            target=OrderStatus.FULFILLED,
+            in_progress_state=OrderStatus.DISPATCHING,
+            failed_state=OrderStatus.ON_HOLD,
+            queue="parcels",
+            timeout=60,
+            prepare=[book_courier],
+            side_effects=[take_from_stock, pack_parcel, print_label],
+            callbacks=[tell_customer],
+            failure_callbacks=[tell_office],
+            # The story is in a hurry; 30 seconds are a good first pause.
+            retry=Backoff(first=0.5, limit=60),
+            no_retry_on=[NoSuchAddress],
+        ),
         Transition(
             "cancel",
-            sources=[OrderStatus.DRAFT, OrderStatus.PLACED, OrderStatus.PROCESSING],
+            sources=[OrderStatus.DRAFT, OrderStatus.PLACED, OrderStatus.PROCESSING, OrderStatus.ON_HOLD],
             target=OrderStatus.CANCELLED,
             permissions=[is_own_order],
             side_effects=[give_back_stock],

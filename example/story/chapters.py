@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from example.story.background import killed_worker, silent_courier
 from example.story.cast import Cast, assemble
 from example.story.looking_back import one_week, waiting_times
 from example.story.opening import one_order, two_machines
@@ -36,6 +37,8 @@ CHAPTERS = (
     Chapter("past the process", past_the_process),
     Chapter("goods reserved for nothing", lost_reservation),
     Chapter("work that fails half way", failed_work),
+    Chapter("a courier who does not answer", silent_courier),
+    Chapter("a worker is killed", killed_worker),
     Chapter("a week in the life of an order", one_week),
     Chapter("how long do orders sit in processing?", waiting_times),
 )

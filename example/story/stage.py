@@ -96,12 +96,18 @@ class Stage:
         """
         Print a command line, run that command, and print what it wrote.
         """
-        self.line("")
-        self.line("  " + self.styled("$ ", "dim") + self.styled(f"python example/manage.py {' '.join(words)}", "cyan"))
+        self.typed(f"python example/manage.py {' '.join(words)}")
         written = StringIO()
         # A progress bar would be drawn into the story.
         call_command(*words, stdout=written, stderr=StringIO())
         self.block(written.getvalue())
+
+    def typed(self, line: str) -> None:
+        """
+        Print a command line.
+        """
+        self.line("")
+        self.line("  " + self.styled("$ ", "dim") + self.styled(line, "cyan"))
 
     def refused(self, step: Callable[[], Any], kind: type[E]) -> E:
         """

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 from django.core.cache import cache
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import DatabaseError, connections, models, transaction
+from django.db import DatabaseError, connections, transaction
 
 from django_logic import conf
 from django_logic.call import Call, open_calls
 from django_logic.judge import busy_error
+from django_logic.reads import Shape, read_row
 from django_logic.states import plain
 from django_logic.subject import Column, owner_pk
 
@@ -41,9 +41,6 @@ TRANSIENT_SQLSTATES = ("55P03", "40P01", "40001")
 TRANSIENT_MYSQL = (1205, 1213, 1020, 3572)
 #: SQLITE_BUSY and SQLITE_LOCKED, extended codes cut to their primary one.
 TRANSIENT_SQLITE = (5, 6)
-
-#: Reads compiled by the ORM, by connection: they hold its converters, so they end with it.
-_compiled: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def is_transient(error: BaseException) -> bool:
@@ -182,42 +179,8 @@ def fetch(call: Call, kind: str, columns: tuple[str, ...]) -> Any:
         take_write_lock(call.column, call.alias, nowait=kind == "nowait")
         locking = False
     nowait = kind == "nowait" and connection.features.has_select_for_update_nowait
-    sql, converters = compiled_read(call, connection, columns, locking, nowait)
-    key = type(call.instance)._meta.pk.get_db_prep_value(call.instance.pk, connection)
-    with connection.cursor() as cursor:
-        cursor.execute(sql, (key,))
-        row = cursor.fetchone()
-    if row is None or not converters:
-        return row
-    values = list(row)
-    for position, (steps, expression) in converters.items():
-        for step in steps:
-            values[position] = step(values[position], expression, connection)
-    return values
-
-
-def compiled_read(
-    call: Call, connection: Any, columns: tuple[str, ...], locking: bool, nowait: bool
-) -> tuple[str, Any]:
-    """
-    Let the ORM compile a read once for each connection; only the key differs between calls.
-    """
-    model = type(call.instance)
-    compiled = _compiled.setdefault(connection, {})
-    shape = (model, columns, locking, nowait)
-    if shape not in compiled:
-        query: Any = models.QuerySet(model=model, using=call.alias).filter(pk=call.instance.pk).order_by()
-        query = query.values_list(*columns)
-        if locking:
-            # Enough to keep every other move, update and delete out, while rows that refer to this one may be added.
-            no_key = connection.features.has_select_for_no_key_update
-            query = query.select_for_update(nowait=nowait, no_key=no_key)
-        compiler = query.query.get_compiler(connection=connection)
-        sql, _key = compiler.as_sql()
-        converters = compiler.get_converters([entry for entry, _sql, _name in compiler.select])
-        compiled[shape] = (sql, converters)
-    found: tuple[str, Any] = compiled[shape]
-    return found
+    shape = Shape(type(call.instance), "pk", columns, locking, nowait)
+    return read_row(call.alias, shape, call.instance.pk)
 
 
 def take_write_lock(column: Column, alias: str, *, nowait: bool = False) -> None:

@@ -23,6 +23,7 @@ ROW_WRITES = {"save", "save_base", "asave", "bulk_update", "abulk_update", "bulk
 ALLOWED_SQL = {
     "writer",
     "locks",
+    "reads",
     "constraints",
     "operations",
     "reports",

@@ -326,6 +326,7 @@ def test_claim_does_not_make_the_callers_commit_a_weak_one(flow: Flow, ticket: T
     ticket.flow.go()
 
     with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL synchronous_commit = on")
         run_available()
         cursor.execute("SHOW synchronous_commit")
         (setting,) = cursor.fetchone()

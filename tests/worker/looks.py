@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from django.db import connections, models
 
 from django_logic.background.models import TransitionMessage
+from django_logic.clock import FromNow
 from tests.worker.gates import PATIENCE
 
 POLL_SECONDS = 0.02
@@ -82,10 +83,10 @@ def is_held(message: TransitionMessage) -> bool:
 
 def skip_pause(instance: models.Model) -> None:
     """
-    Make the open row of an object due, as the passing of time would.
+    Make every open row of an object due, as the passing of time would.
     """
-    message = row(instance)
-    sql(f"UPDATE {TransitionMessage._meta.db_table} SET run_at = CURRENT_TIMESTAMP WHERE id = %s", message.pk)
+    rows = TransitionMessage.objects.using(instance._state.db).for_instance(instance).open()
+    rows.update(run_at=FromNow())
 
 
 def _drop_broken_connections() -> None:

@@ -19,11 +19,13 @@ from django.db import connection
 from django.db.utils import OperationalError
 
 from tests.worker import processes
-from tests.worker.harness import database_facts, sql, until
+from tests.worker.gates import Gate
+from tests.worker.harness import database_facts, is_held, open_rows, row, sql, until, worker
+from tests.worker.invariants import violations
 from tests.worker.pooler import Pooler
 from tests.worker.private import PrivateServer, Stop
 from tests.worker_app.ledger import Entry, Ledger
-from tests.worker_app.models import Job
+from tests.worker_app.models import Effect, Job
 
 ROOT = Path(__file__).parents[2]
 # Prints its wall clock and how long a sleep of 0.2 seconds took by the monotonic clock.
@@ -213,6 +215,116 @@ class TestDatabases:
         assert facts["CONN_MAX_AGE"] == 7
         assert facts["OPTIONS"]["application_name"] == "somebody"
         assert "TEST" not in facts
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("only_postgres")
+class TestWorker:
+    """
+    A worker of a test is a real one, and nothing of it is left behind.
+    """
+
+    def test_worker_runs_what_is_due_and_stops_when_told(self, ledger: Ledger) -> None:
+        """
+        Work is done by a child of the worker, in a session that bears its name; SIGTERM ends it with status 0.
+        """
+        job = Job.objects.create()
+
+        with worker(concurrency=2) as running:
+            running.wait_ready()
+            job.process.quick()
+            until(lambda: not open_rows())
+            children, sessions = running.children(), running.sessions()
+            running.term()
+            status = running.wait()
+            left = running.members()
+
+        assert (status, left) == (0, [])
+        assert Effect.objects.get(job_id=job.pk).pid in children
+        assert len(sessions) >= 3
+        assert ledger.count("write_effect", "stop") == 1
+        assert not running.folder.exists()
+
+    def test_block_ends_workers_that_were_left_running(self, gate: Gate) -> None:
+        """
+        Processes and sessions of a worker are gone after the block, also of one in the middle of an attempt.
+        """
+        job = Job.objects.create()
+        job.process.wait(gate=str(gate.path))
+
+        with worker() as running:
+            waits = gate.arrival()
+            was_held = is_held(row(job))
+
+        assert was_held
+        assert not processes.is_running(waits.pid)
+        assert (running.members(), running.sessions()) == ([], [])
+        assert not is_held(row(job))
+
+    def test_worker_that_does_not_start_says_why(self) -> None:
+        """
+        A worker that ends at once fails the test with its status and its log.
+        """
+        with pytest.raises(AssertionError, match="ended with status 2") as raised, worker(args=["--sing"]) as running:
+            running.wait_ready()
+
+        assert "unrecognized arguments: --sing" in raised.value.__notes__[0]
+
+    def test_settings_of_a_test_reach_the_worker(self) -> None:
+        """
+        What a test puts over the settings is what the worker runs with.
+        """
+        with worker(settings={"DJANGO_LOGIC": {"LOCK_TIMEOUT": "long"}}) as running:
+            status = running.wait()
+
+            assert status == 1
+            assert "LOCK_TIMEOUT" in running.log
+
+    def test_worker_serves_through_a_pooler(self, pooler: Pooler) -> None:
+        """
+        A worker given other databases uses those: here all its sessions are pgbouncer's.
+        """
+        job = Job.objects.create()
+
+        with worker(databases={"default": pooler.facts}) as running:
+            running.wait_ready()
+            job.process.quick()
+            until(lambda: not open_rows())
+
+        assert "login attempt" in pooler.log
+        assert violations([job]) == []
+
+    def test_worker_with_a_wrong_clock_runs(self, clock_ahead: dict[str, str]) -> None:
+        """
+        libfaketime leaves a worker able to work and to sleep.
+        """
+        job = Job.objects.create()
+
+        with worker(env=clock_ahead) as running:
+            running.wait_ready()
+            job.process.quick()
+            until(lambda: not open_rows())
+
+        assert violations([job]) == []
+
+    def test_worker_of_a_private_server_outlives_its_crash(self, private: PrivateServer) -> None:
+        """
+        The server is stopped at once and started again; the same worker serves it on.
+        """
+        job, later = Job.objects.create(), Job.objects.create()
+
+        with worker(args=["--poll", "0.5"]) as running:
+            running.wait_ready()
+            job.process.quick()
+            until(lambda: not open_rows())
+            private.restart(Stop.IMMEDIATE)
+            until(lambda: not open_rows(), despite=(OperationalError,))
+            later.process.quick()
+            until(lambda: not open_rows())
+            is_the_same = running.is_running()
+
+        assert is_the_same
+        assert violations([job, later]) == []
 
 
 def test_wrong_clock_moves_the_wall_clock_alone(clock_ahead: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worker.gates import Gate
-from tests.worker.harness import open_rows, row, until, worker
+from tests.worker.harness import open_rows, row, skip_pause, until, worker
 from tests.worker.invariants import violations
 from tests.worker_app.ledger import Ledger
 from tests.worker_app.models import Job
@@ -55,6 +55,7 @@ def test_whole_worker_that_dies_in_a_window_leaves_its_row_to_the_next(
     job.process.quick()
     with worker(points={window: "kill_group"}) as first:
         first.wait()
+    skip_pause(job)
 
     with worker():
         until(all_done)
@@ -75,9 +76,10 @@ def test_children_do_not_outlive_their_parent(window: str, errors: int, gate: Ga
         gate.arrival()
         first.kill9()
         until(lambda: not first.members())
+    skip_pause(job)
 
-        with worker():
-            until(all_done)
+    with worker():
+        until(all_done)
 
     assert violations([job], accepted=1) == []
     assert (row(job).outcome, row(job).errors_count) == ("succeeded", errors)
@@ -94,6 +96,7 @@ def test_row_that_kills_every_worker_ends_in_its_failed_state(ledger: Ledger) ->
     for _ in range(3):
         with worker() as doomed:
             doomed.wait()
+        skip_pause(job)
     with worker():
         until(all_done)
 
