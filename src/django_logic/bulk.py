@@ -6,20 +6,20 @@ Both ways end in the one writer. A set-based move sends no signals; its audit ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
 from django.db import connections, models, transaction
 
-from django_logic import judge, locks, writer
+from django_logic import conf, extension, judge, locks, writer
 from django_logic.call import Call
 from django_logic.engine import perform
-from django_logic.exceptions import TransitionNotAllowed, TransitionTemporarilyUnavailable
+from django_logic.exceptions import Refusal, TransitionNotAllowed, TransitionTemporarilyUnavailable
 from django_logic.moves import Move, plan
 from django_logic.process import Process, call_of
-from django_logic.run import lock_of
+from django_logic.run import lock_of, performer_of
 from django_logic.states import plain
 from django_logic.tree import Candidate
 
@@ -100,12 +100,14 @@ def is_set_based(call: Call) -> bool:
     """
     Tell whether nothing is asked of single objects, so that a set can move in one statement.
     """
+    named = judge.candidates_of(call)
+    if any(candidate.transition.is_background for candidate in named) and conf.sync_mode():
+        return False  # each attempt runs in its call
     return (
-        not call.tree.has_background
-        and call.expected_version is None
+        call.expected_version is None
         and lock_of(call) in ("row", "nowait")
         and not call.column.listens()
-        and not any(acts_on_objects(candidate) for candidate in judge.candidates_of(call))
+        and not any(acts_on_objects(candidate) for candidate in named)
     )
 
 
@@ -114,6 +116,8 @@ def acts_on_objects(candidate: Candidate) -> bool:
     Tell whether a declaration has guards, hooks or a follow-up for each object.
     """
     transition = candidate.transition
+    if transition.performer is not None:
+        return candidate.has_work
     follows = transition.callbacks or transition.next_transition or transition.failure_callbacks
     return bool(candidate.has_work or transition.is_action or follows)
 
@@ -136,7 +140,12 @@ def move_locked_set(call: Call, pks: Sequence[Any]) -> BulkResult:
     result = BulkResult()
     kinds: dict[tuple[Any, Candidate], list[Any]] = {}
     verdicts: dict[Any, judge.Verdict] = {}
-    for pk, state in locked_states(call, pks):
+    states = list(locked_states(call, pks))
+    busy = busy_keys(call, [pk for pk, _state in states])
+    for pk, state in states:
+        if str(pk) in busy:
+            result.refuse(busy[str(pk)].code, pk)
+            continue
         if state not in verdicts:
             verdicts[state] = judge.examine(call, state)
         verdict = verdicts[state]
@@ -147,8 +156,29 @@ def move_locked_set(call: Call, pks: Sequence[Any]) -> BulkResult:
         else:
             result.refuse(verdict.reasons[0].code, pk)
     for (state, candidate), movable in kinds.items():
-        result.moved += writer.apply_many(move_of(call, candidate, state), movable)
+        result.moved += move_kind(call, candidate, state, movable)
     return result
+
+
+def busy_keys(call: Call, pks: Sequence[Any]) -> Mapping[str, Refusal]:
+    """
+    Return which of these objects have background work open; asks nothing where the process declares none.
+    """
+    if not call.tree.has_background:
+        return {}
+    return extension.blocked(call.column, call.alias, [str(pk) for pk in pks])
+
+
+def move_kind(call: Call, candidate: Candidate, state: Any, pks: Sequence[Any]) -> int:
+    """
+    Write one kind of move for all objects that make it, or hand it to whoever takes its work over.
+    """
+    if candidate.transition.performer is None:
+        return writer.apply_many(move_of(call, candidate, state), pks)
+    performer = performer_of(candidate.transition)
+    count = performer.accept_many(call, candidate, state, pks)
+    performer.follow_many(call, candidate)
+    return count
 
 
 def locked_states(call: Call, pks: Sequence[Any]) -> Iterator[tuple[Any, Any]]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from django.db import models
 
-__all__ = ["SEQUENCE", "Change", "Row", "Unless"]
+__all__ = ["OBJECT_KEY", "SEQUENCE", "TRANSITION_ID", "Change", "Row", "Unless"]
 
 
 class PendingSequence:
@@ -24,6 +24,23 @@ class PendingSequence:
 
 #: Put this where a contributed row needs the move's sequence, which is known only as it is written.
 SEQUENCE: Final = PendingSequence()
+
+
+class PerObject:
+    """
+    Stand for what differs from object to object when many move at once.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+#: The object's key, and the id of its own move.
+OBJECT_KEY: Final = PerObject("OBJECT_KEY")
+TRANSITION_ID: Final = PerObject("TRANSITION_ID")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

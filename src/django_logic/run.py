@@ -4,6 +4,7 @@ What a call finds out on its way through the engine, and the questions every ste
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Protocol
@@ -74,6 +75,16 @@ class Performer(Protocol):
     def follow(self, run: Run) -> None:
         """
         See to it that the work begins, once the call has ended well.
+        """
+
+    def accept_many(self, call: Call, candidate: Candidate, state: Any, pks: Sequence[Any]) -> int:
+        """
+        Note the same for many locked objects in one state; return for how many.
+        """
+
+    def follow_many(self, call: Call, candidate: Candidate) -> None:
+        """
+        See to it that the work of many begins.
         """
 
 

@@ -41,6 +41,7 @@ def test_child_that_dies_in_a_window_costs_one_attempt(window: str, errors: int,
     assert outlived
     assert violations([job], accepted=1) == []
     assert (row(job).outcome, row(job).errors_count) == ("succeeded", errors)
+    assert row(job).last_error_message.startswith("[crashed]" if errors else "")
     assert ledger.count("told", "stop") == 1
 
 
@@ -62,6 +63,7 @@ def test_whole_worker_that_dies_in_a_window_leaves_its_row_to_the_next(
 
     assert violations([job], accepted=1) == []
     assert (row(job).outcome, row(job).errors_count) == ("succeeded", errors)
+    assert row(job).last_error_message.startswith("[lost]" if errors else "")
     assert ledger.count("told", "stop") == 1
 
 

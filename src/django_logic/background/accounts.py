@@ -17,7 +17,7 @@ from django_logic import conf, hooks
 from django_logic.background import settle
 from django_logic.background.claim import TokenLost
 from django_logic.background.models import TransitionMessage
-from django_logic.background.restore import Unknown, declaration_of
+from django_logic.background.restore import declaration_of
 from django_logic.background.retry import Backoff, pause_after
 from django_logic.background.transitions import Deferred
 
@@ -102,6 +102,6 @@ def retry_of(message: TransitionMessage) -> Backoff | None:
     """
     try:
         transition = declaration_of(message)[2].transition
-    except Unknown:
+    except Exception:  # whatever importing a broken module raises
         return None
     return transition.retry if isinstance(transition, Deferred) else None

@@ -96,6 +96,7 @@ def prepare(attempt: Attempt) -> None:
     guard(restored)
     attempt.is_prepared = True
     hooks.run_side_effects(restored.call, transition.prepare)
+    settle.keep(message, alias, claim.LEASE)  # from here on the lock says that it runs
 
 
 def run_effects(attempt: Attempt, restored: Restored) -> None:

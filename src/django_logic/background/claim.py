@@ -17,7 +17,7 @@ from django.db import connections
 from django_logic import conf
 from django_logic.background.claim_elsewhere import due, is_held, take_first
 from django_logic.background.lanes import Lanes, composed
-from django_logic.background.models import TransitionMessage
+from django_logic.background.models import NEVER, TransitionMessage
 
 __all__ = ["TokenLost", "hold", "take", "take_next"]
 
@@ -53,7 +53,7 @@ WITH picked AS MATERIALIZED (
                 WHERE earlier.instance_id = candidate.instance_id AND earlier.model_name = candidate.model_name
                     AND earlier.app_label = candidate.app_label AND earlier.process_name = candidate.process_name
                     AND NOT earlier.is_completed AND earlier.kind <> 'transition' AND earlier.id < candidate.id
-                    AND earlier.errors_count < COALESCE(earlier.max_errors, %(limit)s)
+                    AND earlier.run_at < %(never)s
             ))
         ORDER BY candidate.run_at, candidate.id LIMIT 1 FOR UPDATE OF candidate SKIP LOCKED
     ) head
@@ -102,6 +102,7 @@ def claimant(worker: str, code_version: str) -> dict[str, Any]:
         "limit": conf.max_errors(),
         "lease": LEASE,
         "lost": LOST,
+        "never": NEVER,
     }
 
 

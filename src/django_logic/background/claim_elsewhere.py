@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 
-from django_logic import conf
 from django_logic.background.lanes import Lane
-from django_logic.background.models import Cancellation, Kind, TransitionMessage
+from django_logic.background.models import NEVER, Cancellation, Kind, TransitionMessage
 from django_logic.clock import FromNow
 
 __all__ = ["due", "is_held", "take_first"]
@@ -29,7 +28,8 @@ def due(alias: str, lanes: Iterable[Lane]) -> Any:
         instance_id=OuterRef("instance_id"),
         process_name=OuterRef("process_name"),
         id__lt=OuterRef("id"),
-    ).filter(Q(max_errors=None, errors_count__lt=conf.max_errors()) | Q(errors_count__lt=F("max_errors")))
+        run_at__lt=NEVER,
+    )
     return (
         TransitionMessage.objects.using(alias)
         .open()

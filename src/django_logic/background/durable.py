@@ -7,15 +7,14 @@ They are written in the commit that ends the transition, so that no crash loses 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
-
-from django.utils.module_loading import import_string
 
 from django_logic import hooks
 from django_logic.background import codec
-from django_logic.background.exceptions import AttemptFailed, KwargsSerializationError
+from django_logic.background.exceptions import AttemptFailed, KwargsSerializationError, words_of
 from django_logic.background.models import Kind, TransitionMessage
-from django_logic.background.restore import CONTEXT, EXCEPTION, Restored, Unknown
+from django_logic.background.restore import CONTEXT, EXCEPTION, Restored, Unknown, find_class
 from django_logic.call import Call
 from django_logic.clock import FromNow
 from django_logic.engine import perform
@@ -26,7 +25,10 @@ from django_logic.subject import state_of
 from django_logic.transitions import Hook
 from django_logic.tree import Candidate
 
-__all__ = ["deliver", "message_values", "rows_after_failure", "rows_after_success"]
+#: Whether a row that follows a transition is being delivered: what it starts waits for that to be committed.
+is_delivering: ContextVar[bool] = ContextVar("django_logic_is_delivering", default=False)
+
+__all__ = ["deliver", "is_delivering", "message_values", "rows_after_failure", "rows_after_success"]
 
 
 def message_values(**known: Any) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def stored_error(error: BaseException) -> dict[str, Any]:
     Return what a row keeps of an exception: its class, its arguments if they can be stored, its words.
     """
     kind = type(error)
-    kept: dict[str, Any] = {"class": f"{kind.__module__}.{kind.__qualname__}", "text": f"{kind.__name__}: {error}"}
+    kept: dict[str, Any] = {"class": f"{kind.__module__}.{kind.__qualname__}", "text": words_of(error)}
     try:
         encoded = codec.encode({EXCEPTION: {**kept, "args": list(error.args)}}, kind.__name__)
     except (KwargsSerializationError, TypeError):
@@ -134,8 +136,8 @@ def restored_error(kept: Any) -> BaseException:
     """
     text = str(kept.get("text", "")) if isinstance(kept, Mapping) else str(kept)
     try:
-        kind = import_string(kept["class"] if "." in kept["class"] else f"builtins.{kept['class']}")
-        error = kind(*kept["args"])
+        kind = find_class(kept["class"])
+        error = kind(*kept["args"]) if issubclass(kind, BaseException) else None
     except Exception:  # whatever a foreign class does with its arguments
         return AttemptFailed(text)
     return error if isinstance(error, BaseException) else AttemptFailed(text)
@@ -157,7 +159,11 @@ def deliver(message: TransitionMessage, restored: Restored) -> str | None:
     if message.hook_name not in listed:
         raise Unknown(f"{candidate.dotted} has no {message.get_kind_display()} {message.hook_name!r} here")
     exception = restored_error(restored.failure) if is_failure else None
-    hooks.run_callback(call, listed[message.hook_name], exception=exception)
+    token = is_delivering.set(True)
+    try:
+        hooks.run_callback(call, listed[message.hook_name], exception=exception)
+    finally:
+        is_delivering.reset(token)
     return None
 
 
@@ -168,6 +174,7 @@ def go_on(call: Call, action: str) -> str | None:
     Raises: TransitionTemporarilyUnavailable while the object is busy, and what failed where nothing was written.
     """
     before = state_of(call.column, call.instance)
+    token = is_delivering.set(True)
     try:
         follow_up(call, action, perform)
     except TransitionTemporarilyUnavailable:
@@ -180,4 +187,6 @@ def go_on(call: Call, action: str) -> str | None:
             raise
         hooks.logger.exception("%s: next transition %s failed", call.label, action)
         return f"{action} failed and left the object in its failed state"
+    finally:
+        is_delivering.reset(token)
     return None

@@ -4,9 +4,9 @@ How an attempt ends badly: another try, a pause that costs nothing, the failure 
 
 from __future__ import annotations
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
-from django_logic import conf, hooks
+from django_logic import conf, hooks, locks
 from django_logic.background import claim, settle
 from django_logic.background.claim import TokenLost
 from django_logic.background.exceptions import AttemptFailed, Cancelled, PermanentFailure, Snooze
@@ -21,6 +21,8 @@ from django_logic.moves import MoveLost
 
 __all__ = ["give_up", "give_up_spent", "is_spent", "record"]
 
+#: How long a row that could not be failed waits, as while somebody holds its object; seconds.
+BUSY_PAUSE = 5.0
 #: How long a row waits for code that knows it: a share of its age, within bounds; seconds.
 SHARE_OF_AGE, SHORTEST_WAIT, LONGEST_WAIT = 0.25, 10.0, 600.0
 
@@ -89,7 +91,7 @@ def declared(attempt: Attempt) -> Deferred | None:
     """
     try:
         transition = declaration_of(attempt.message)[2].transition
-    except Unknown:
+    except Exception:  # whatever importing a broken module raises; it has been told as the attempt's error
         return None
     return transition if isinstance(transition, Deferred) else None
 
@@ -151,6 +153,11 @@ def give_up(attempt: Attempt, error: Exception, state: State, *, is_measured: bo
             claim.hold(message, alias)
             write_failure(attempt, error, change)
             Cancellation.objects.using(alias).filter(message_id=message.pk).delete()
+    except DatabaseError as error_now:
+        if not locks.is_transient(error_now):
+            raise
+        settle.fail_attempt(message, alias, told(error), BUSY_PAUSE)
+        return Outcome(ended=Ended.RETRY, message_id=message.pk, error=error, pause=BUSY_PAUSE)
     except (Superseded, MoveLost) as moved:
         return close(attempt, State.SUPERSEDED, Superseded(str(moved) or "the object was moved by other means"))
     return Outcome(ended=Ended(str(state)), message_id=message.pk, error=error)

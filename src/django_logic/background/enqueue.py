@@ -4,6 +4,7 @@ What a background call does: one row and the busy state in one transaction, then
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ from django.utils import timezone
 
 from django_logic import conf, locks, writer
 from django_logic.background import attempt, codec, tracing, wakeup
-from django_logic.background.durable import message_values
+from django_logic.background.durable import is_delivering, message_values
 from django_logic.background.gate import in_flight_refusal
 from django_logic.background.models import NEVER, ONE_UNCOMPLETED, Kind, TransitionMessage
 from django_logic.background.people import stored_user
@@ -24,7 +25,7 @@ from django_logic.background.transitions import Deferred
 from django_logic.call import Call
 from django_logic.clock import FromNow
 from django_logic.moves import MoveLost, plan
-from django_logic.rows import Row
+from django_logic.rows import OBJECT_KEY, TRANSITION_ID, Row
 from django_logic.run import Run, blocked_error, lock_of, raise_if_blocked
 from django_logic.subject import instance_key, remember_state
 from django_logic.tree import Candidate, dotted
@@ -78,8 +79,31 @@ class Enqueue:
             return
         if not conf.sync_mode():
             wakeup.notify_after_commit(call.alias, declaration(run.chosen).queue_name)
+        elif delay_of(call) == 0 and is_delivering.get():
+            transaction.on_commit(lambda: run_inline(call), using=call.alias, robust=True)
         elif delay_of(call) == 0:
             run_inline(call)
+
+    def accept_many(self, call: Call, candidate: Candidate, state: Any, pks: Sequence[Any]) -> int:
+        """
+        Write the rows and busy states of a set of objects, in one statement for each table.
+
+        Transaction: the caller's, in which the objects are locked, in that state and without open work.
+        """
+        transition = declaration(candidate)
+        values = {**message_of(call, candidate, transition), "instance_id": OBJECT_KEY, "transition_id": TRANSITION_ID}
+        values["root_id"] = call.root_id
+        row = Row(model=TransitionMessage, values=values)
+        if transition.in_progress_state in (None, state):
+            return writer.insert_for_many(row, pks, call.alias)
+        busy = plan(call, state, transition.in_progress_state, action=transition.action_name, is_success=False)
+        return writer.apply_many(replace(busy, instance=None, rows=(row,)), pks)
+
+    def follow_many(self, call: Call, candidate: Candidate) -> None:
+        """
+        Wake the workers after the commit.
+        """
+        wakeup.notify_after_commit(call.alias, declaration(candidate).queue_name)
 
 
 performer = Enqueue()
@@ -181,9 +205,9 @@ def run_inline(call: Call) -> None:
     rows = TransitionMessage.objects.using(call.alias).open().transitions().about(call.column, key)
     pk = rows.filter(transition_id=call.transition_id).values_list("pk", flat=True).first()
     outcome = None if pk is None else attempt.run(pk, call.alias)
+    run_rows_after_commit(call.alias, call.transition_id)
     remember_state(call.column, call.instance, locks.read(call, "none", whole=False))
     if outcome is None:
         return
-    run_rows_after_commit(call.alias, call.transition_id)
     if outcome.error is not None and outcome.ended not in (Ended.SUPERSEDED, Ended.DEFERRED):
         raise outcome.error

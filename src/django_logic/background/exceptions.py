@@ -15,7 +15,19 @@ __all__ = [
     "PermanentFailure",
     "Snooze",
     "VanishedReference",
+    "words_of",
 ]
+
+
+def words_of(error: BaseException) -> str:
+    """
+    Return what an exception says, with its class; a stand-in's words name theirs already.
+    """
+    try:
+        text = str(error)
+    except Exception as broken:  # whatever a foreign __str__ does
+        text = f"(its words can't be read: {type(broken).__name__})"
+    return text if isinstance(error, AttemptFailed) else f"{type(error).__name__}: {text}"
 
 
 class PermanentFailure(Exception):

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import connections, models
-from django.db.models import F, Q, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Q
 
 from django_logic import conf
 from django_logic.background import explain_rows, gate
 from django_logic.background.durable import numbered
 from django_logic.background.explain_codes import Code, Explanation, Tally, decide
-from django_logic.background.explain_rows import DECLARED_BY, Alike, Found, Standing
+from django_logic.background.explain_rows import DECLARED_BY, MOST_AHEAD, Alike, Found, Standing
 from django_logic.background.explain_sessions import Session, holders, oldest_snapshot
 from django_logic.background.explain_texts import detail_of, next_command, snapshot_note
 from django_logic.background.models import Kind, TransitionMessage, Worker
@@ -82,9 +81,8 @@ def explain(
         return []
     around = Surroundings(served=serving(using))
     around.sessions = holders(using, (row.holder for row in found))
-    due = {row.message.pk: row.message.queue_name for row in found if row.standing is Standing.DUE}
-    if due:
-        around.places = explain_rows.places(using, set(due.values()), list(due))
+    due = sorted({row.message.queue_name for row in found if row.standing is Standing.DUE})
+    around.places = explain_rows.places(using, due)
     explained = [explanation(row, around, using) for row in found]
     snapshot = oldest_snapshot(using, SNAPSHOT_SECONDS)
     if snapshot is not None:
@@ -97,7 +95,8 @@ def explanation(row: Found, around: Surroundings, alias: str) -> Explanation:
     Explain one row.
     """
     message, session = row.message, around.sessions.get(row.holder)
-    ahead, workers = around.places.get(message.pk, 0), around.served.get(message.queue_name, ())
+    workers = around.served.get(message.queue_name, ())
+    ahead = around.places.get(message.pk, MOST_AHEAD if row.standing is Standing.DUE else 0)
     unknown = around.unknown(message)
     code = decide(
         row.standing,
@@ -176,7 +175,7 @@ def tally(queues: Iterable[str] | None = None, using: str = "default") -> list[T
     around = Surroundings(served=serving(using), sessions=holders(using, (group.holder for group in groups)))
     counts: dict[tuple[str, Code], tuple[int, float]] = {}
     for group in groups:
-        age = (group.now - group.oldest).total_seconds()
+        age = (group.oldest.now - group.oldest.message.created).total_seconds()
         code = code_of(group, around)
         before, oldest = counts.get((group.queue, code), (0, 0.0))
         counts[group.queue, code] = (before + group.count, max(oldest, age))
@@ -199,7 +198,7 @@ def code_of(group: Alike, around: Surroundings) -> Code:
     return decide(
         group.standing,
         is_attempt=around.is_attempt(group.holder, group.is_claimed, group.session),
-        is_unknown=bool(around.unknown(group.message)),
+        is_unknown=bool(around.unknown(group.oldest.message)),
         is_served=group.queue in around.served,
         is_behind=False,
     )
@@ -221,7 +220,8 @@ def rows_with(code: Code, using: str = "default") -> models.QuerySet[TransitionM
     found = found.filter(chosen)
     if not is_queued:
         return found
-    first = heads(using)
+    served = sorted({group.queue for group in groups if group.queue in around.served})
+    first = list(explain_rows.places(using, served, most=1))
     return found.filter(pk__in=first) if code is Code.CLAIMABLE_NOW else found.exclude(pk__in=first)
 
 
@@ -229,17 +229,8 @@ def like(group: Alike) -> Q:
     """
     Return the filter that finds the rows of a group.
     """
-    declared = dict(zip(DECLARED_BY, group.declared_by, strict=True))
+    declared = {name: getattr(group.oldest.message, name) for name in DECLARED_BY}
     same = Q(standing=group.standing.value, queue_name=group.queue, **declared)
     if group.holder:
         same &= Q(holder=group.holder, backend_pid=group.session, claim_token__isnull=not group.is_claimed)
     return same
-
-
-def heads(alias: str) -> list[int]:
-    """
-    Return the row of each queue that is claimed next.
-    """
-    place = Window(RowNumber(), partition_by=F("queue_name"), order_by=[F("priority"), F("run_at"), F("id")])
-    due = explain_rows.standing_rows(alias).filter(standing=Standing.DUE.value)
-    return [pk for pk, number in due.annotate(place=place).filter(place=1).values_list("pk", "place")]

@@ -7,20 +7,20 @@ What is *not* done here: finding words, or asking who serves a queue and whose s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from django.db import connections, models
-from django.db.models import Case, CharField, Count, Exists, F, Func, Max, Min, OuterRef, Q, Value, When, Window
-from django.db.models.functions import Coalesce, Left, RowNumber
+from django.db.models import Case, CharField, Exists, F, Func, OuterRef, Q, Value, When, Window
+from django.db.models.functions import Cast, Coalesce, Concat, Left, RowNumber
 
 from django_logic import conf
 from django_logic.background.models import Cancellation, Kind, TransitionMessage
 from django_logic.clock import FromNow
 
-__all__ = ["DECLARED_BY", "Alike", "Found", "Standing", "alike", "places", "rows", "standing_rows"]
+__all__ = ["DECLARED_BY", "MOST_AHEAD", "Alike", "Found", "Standing", "alike", "places", "rows", "standing_rows"]
 
 #: What of a row says which declaration it means.
 DECLARED_BY: Final = (
@@ -37,8 +37,8 @@ TOLD: Final = (
 LONGEST_ERROR = 200
 #: A row that is due later than this waits for an operator: about three thousand years, in seconds.
 NEVER_DUE = 1e11
-#: More keys than this in one statement are not worth their place in it.
-MOST_KEYS = 1000
+#: So many rows of a queue are numbered; those behind them are far behind.
+MOST_AHEAD = 10_000
 
 #: The transaction, or the group of them, that holds a row's lock, as text; empty for none. A row keeps the number of
 #: whoever locked it last, so it counts only while that one runs. A group's number is looked up only if there can be
@@ -54,10 +54,14 @@ RUNNING: Final = """
 SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
 """
 
-#: How many rows come before each of some rows, given the query that numbers all of them.
-PLACES: Final = """
-SELECT numbered.id, numbered.place - 1 FROM ({numbered}) numbered WHERE numbered.id IN ({keys})
+#: How many rows stand alike, and the oldest of them, given the query that says how each stands.
+ALIKE: Final = """
+SELECT queue_name, standing, MIN(id), COUNT(*) FROM ({standing}) alike GROUP BY queue_name, standing, {declared_by}
 """
+#: Which rows come first in each queue, given a query for each that numbers them.
+FIRST: Final = "SELECT id, place FROM ({numbered}) queue_{number}"
+#: A slice of everything. It keeps the planner from working out a standing again for every place that names it.
+EVERYTHING: Final = slice(2**63 - 1)
 
 
 class Standing(StrEnum):
@@ -120,7 +124,7 @@ class Found:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike:
     """
-    Count the open rows that stand alike: one queue, one declaration, one standing.
+    Count the open rows that stand alike: one queue, one declaration, one standing; with the oldest of them.
     """
 
     queue: str
@@ -128,17 +132,20 @@ class Alike:
     holder: str
     is_claimed: bool
     session: int | None
-    declared_by: tuple[str, ...] = field(repr=False)
     count: int
-    oldest: datetime
-    now: datetime
+    oldest: Found
 
-    @property
-    def message(self) -> TransitionMessage:
-        """
-        Return a row of its kind, for looking up the declaration; it has no key and is stored nowhere.
-        """
-        return TransitionMessage(**dict(zip(DECLARED_BY, self.declared_by, strict=True)))
+
+HELD: Final = Value(Standing.HELD.value)
+#: How a row stands that somebody holds, with what tells an attempt from others: holder, session and claim.
+HELD_HOW: Final = Concat(
+    Value(f"{Standing.HELD} "),
+    "holder",
+    Value(" "),
+    Coalesce(Cast("backend_pid", CharField()), Value("0")),
+    Case(When(claim_token__isnull=False, then=Value(" claimed")), default=Value(" free")),
+    output_field=CharField(),
+)
 
 
 def attempts_allowed() -> Coalesce:
@@ -167,16 +174,16 @@ def earlier_rows(alias: str) -> models.QuerySet[TransitionMessage]:
     )
 
 
-def standing_of(alias: str) -> Case:
+def standing_of(alias: str, held: Any = HELD) -> Case:
     """
-    Return the expression that says how a row stands; what is said first wins.
+    Return the expression that says how a row stands, ``held`` for one that somebody holds; what is said first wins.
     """
     is_claimed, is_waiting = Q(claim_token__isnull=False), Q(run_at__gt=FromNow())
     is_durable, has_note = ~Q(kind=Kind.TRANSITION), Q(last_error_message__startswith="[deferred]")
     has_failed = Q(errors_count__gt=0) & ~Q(last_error_message__startswith="[snoozed]")
     is_postgresql = connections[alias].vendor == "postgresql"
     return Case(
-        *([When(~Q(holder=""), then=Value(Standing.HELD.value))] if is_postgresql else []),
+        *([When(~Q(holder=""), then=held)] if is_postgresql else []),
         *([] if is_postgresql else [When(is_claimed & ~is_waiting, then=Value(Standing.CLAIMED.value))]),
         When(is_claimed & is_waiting, then=Value(Standing.LEASED.value)),
         When(Q(attempts_started__gte=attempts_allowed()), then=Value(Standing.SPENT.value)),
@@ -195,16 +202,22 @@ def standing_rows(
     """
     Return the open rows with ``holder`` and ``standing``, of these queues and with these keys, or of all.
     """
-    found: models.QuerySet[TransitionMessage] = TransitionMessage.objects.using(alias).open().order_by()
-    if queues is not None:
-        found = found.filter(queue_name__in=queues)
+    found = open_rows(alias, queues)
     if pks is not None:
         found = found.filter(pk__in=list(pks))
     return found.annotate(holder=Holder("pk")).annotate(standing=standing_of(alias))
 
 
+def open_rows(alias: str, queues: Sequence[str] | None) -> models.QuerySet[TransitionMessage]:
+    """
+    Return the rows of these queues, or of all, that have not ended, in no order.
+    """
+    found: models.QuerySet[TransitionMessage] = TransitionMessage.objects.using(alias).open().order_by()
+    return found if queues is None else found.filter(queue_name__in=queues)
+
+
 def rows(
-    alias: str, queues: Sequence[str] | None, pks: Iterable[int] | None = None, limit: int | None = None
+    alias: str, queues: Sequence[str] | None = None, pks: Iterable[int] | None = None, limit: int | None = None
 ) -> list[Found]:
     """
     Read open rows, the oldest first, at most so many.
@@ -216,7 +229,7 @@ def rows(
         blocker=blocker, is_cancelled=asked, error=Left("last_error_message", LONGEST_ERROR), now=FromNow()
     )
     more = ("standing", "holder", "blocker", "is_cancelled", "error", "now")
-    found = query.order_by("created", "id").values(*dict.fromkeys((*TOLD, *more)))
+    found = query.order_by("id").values(*dict.fromkeys((*TOLD, *more)))
     return [as_found(values, more) for values in (found if limit is None else found[:limit])]
 
 
@@ -231,43 +244,56 @@ def as_found(values: dict[str, Any], names: Sequence[str]) -> Found:
 
 def alike(alias: str, queues: Sequence[str] | None = None) -> list[Alike]:
     """
-    Count the open rows by how they stand, in one query.
+    Count the open rows by how they stand.
     """
-    is_held = Q(standing__in=[Standing.HELD.value, Standing.CLAIMED.value])
-    query = standing_rows(alias, queues).annotate(
-        session=Case(When(is_held, then=F("backend_pid"))),
-        is_claimed=Case(When(is_held & Q(claim_token__isnull=False), then=Value(1)), default=Value(0)),
-    )
-    keys = ("queue_name", "standing", "holder", "is_claimed", "session")
-    counted = query.values(*keys, *DECLARED_BY).annotate(count=Count("pk"), oldest=Min("created"), now=Max(FromNow()))
-    return [
-        Alike(
-            queue=values["queue_name"],
-            standing=Standing(values["standing"]),
-            holder=values["holder"],
-            is_claimed=bool(values["is_claimed"]),
-            session=values["session"],
-            declared_by=tuple(values[name] for name in DECLARED_BY),
-            count=values["count"],
-            oldest=values["oldest"],
-            now=values["now"],
-        )
-        for values in counted
-    ]
-
-
-def places(alias: str, queues: Iterable[str], pks: Sequence[int]) -> dict[int, int]:
-    """
-    Count for each of these rows that are due how many a worker of their queue claims first.
-    """
-    place = Window(RowNumber(), partition_by=F("queue_name"), order_by=[F("priority"), F("run_at"), F("id")])
-    due = standing_rows(alias, list(queues)).filter(standing=Standing.DUE.value)
-    numbered = due.annotate(place=place).values("id", "place")
-    if len(pks) > MOST_KEYS:
-        wanted = set(pks)
-        return {row["id"]: row["place"] - 1 for row in numbered if row["id"] in wanted}
-    sql, parameters = numbered.query.get_compiler(using=alias).as_sql()
-    statement = PLACES.format(numbered=sql, keys=", ".join(["%s"] * len(pks)))
+    standing = open_rows(alias, queues).annotate(holder=Holder("pk")).annotate(standing=standing_of(alias, HELD_HOW))
+    sql, parameters = compiled(standing.values("id", "queue_name", "standing", *DECLARED_BY)[EVERYTHING], alias)
     with connections[alias].cursor() as cursor:
-        cursor.execute(statement, [*parameters, *pks])
+        cursor.execute(ALIKE.format(standing=sql, declared_by=", ".join(DECLARED_BY)), parameters)
+        counted = cursor.fetchall()
+    oldest = {found.message.pk: found for found in rows(alias, pks=[pk for _queue, _how, pk, _count in counted])}
+    return [as_alike(queue, how, oldest[pk], count) for queue, how, pk, count in counted if pk in oldest]
+
+
+def as_alike(queue: str, how: str, oldest: Found, count: int) -> Alike:
+    """
+    Read how rows stand.
+    """
+    standing, *held = how.split(" ")
+    holder, session, claim = held or ("", "0", "")
+    return Alike(
+        queue=queue,
+        standing=Standing(standing),
+        holder=holder,
+        is_claimed=claim == "claimed",
+        session=int(session) or None,
+        count=count,
+        oldest=oldest,
+    )
+
+
+def places(alias: str, queues: Iterable[str], most: int = MOST_AHEAD) -> dict[int, int]:
+    """
+    Number the rows of each queue that are due, in the order in which a worker claims them, from 0; at most so many.
+    """
+    order = (F("priority"), F("run_at"), F("id"))
+    place = Window(RowNumber(), order_by=[*order]) - 1
+    statements, parameters = [], []
+    for number, queue in enumerate(queues):
+        due = standing_rows(alias, [queue]).filter(standing=Standing.DUE.value)
+        sql, own = compiled(due.annotate(place=place).order_by(*order).values("id", "place")[:most], alias)
+        statements.append(FIRST.format(numbered=sql, number=number))
+        parameters += own
+    if not statements:
+        return {}
+    with connections[alias].cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(statements), parameters)
         return dict(cursor.fetchall())
+
+
+def compiled(query: models.QuerySet[Any, Any], alias: str) -> tuple[str, list[Any]]:
+    """
+    Return a query as text and parameters.
+    """
+    sql, parameters = query.query.get_compiler(using=alias).as_sql()
+    return sql, list(parameters)

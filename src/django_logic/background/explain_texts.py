@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from django_logic import conf
 from django_logic.background.explain_codes import Code
-from django_logic.background.explain_rows import Found
+from django_logic.background.explain_rows import MOST_AHEAD, Found
 from django_logic.background.explain_sessions import Session
 from django_logic.background.models import Kind
 from django_logic.background.safety_nets import SEEN_WITHIN
@@ -54,7 +54,7 @@ def detail_of(
         case Code.WAITING_BEHIND if found.blocker is not None:
             told = f"row {found.blocker} of the same object comes first"
         case Code.WAITING_BEHIND:
-            told = f"{ahead:,} {'row comes' if ahead == 1 else 'rows come'} first, for {names(workers)}"
+            told = f"{counted(ahead)} first, for {names(workers)}"
         case Code.UNKNOWN_TRANSITION:
             told = f"{unknown}; deploy the code that knows it, or cancel the row"
         case Code.HELD_BY_SESSION:
@@ -141,6 +141,14 @@ def limit_of(found: Found) -> int:
     Return how many attempts a row may spend.
     """
     return found.message.max_errors or conf.max_errors()
+
+
+def counted(ahead: int) -> str:
+    """
+    Say how many rows come.
+    """
+    more = " or more" if ahead >= MOST_AHEAD else ""
+    return f"{ahead:,}{more} {'row comes' if ahead == 1 else 'rows come'}"
 
 
 def names(workers: Sequence[str]) -> str:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
-from django_logic import hooks, writer
+from django_logic import hooks, locks, writer
 from django_logic.background import durable, settle
 from django_logic.background.exceptions import Cancelled
 from django_logic.background.models import Kind, TransitionMessage
@@ -31,14 +31,16 @@ def write_failure(attempt: Attempt, error: Exception, change: Change) -> None:
     message, alias = attempt.message, attempt.alias
     try:
         restored = attempt.restored = attempt.carry_over(restore_for_failure(message, alias))
-    except (Unknown, InstanceGone) as gone:
+    except DatabaseError:
+        raise
+    except Exception as gone:  # whatever importing a broken module raises, too
         settle.write(replace(change, values={**change.values, "failure_side_effect_error": told(gone)}), alias)
         return
     if message.kind != Kind.TRANSITION:
         settle.write(change, alias)
         return
     guard(restored)
-    rows = durable.rows_after_failure(message, restored.call, restored.candidate, error)
+    rows = durable.rows_after_failure(restored.message, restored.call, restored.candidate, error)
     transition = restored.candidate.transition
     refused: Exception | None = None
     if transition.failed_state is not None and transition.failed_state != restored.state:
@@ -56,7 +58,7 @@ def restore_for_failure(message: TransitionMessage, alias: str) -> Restored:
     """
     try:
         return restore(message, alias)
-    except (Unknown, InstanceGone):
+    except (Unknown, InstanceGone, DatabaseError):
         raise
     except Exception as error:
         hooks.logger.warning("%s: its keywords can't be read, failure callbacks go without: %r", message, error)
@@ -93,6 +95,8 @@ def write_failed_state(
     except MoveLost:
         raise
     except Exception as refused:
+        if locks.is_transient(refused):
+            raise
         hooks.logger.exception("%s: failed_state %r was not written", attempt.message, transition.failed_state)
         return refused
     attempt.move = move

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ObjectDoesNotExist, ValidationError
 from django.db import models
-from django.utils.module_loading import import_string
 
 from django_logic.background import codec
 from django_logic.background.models import TransitionMessage
 from django_logic.background.people import actor_of, user_of
+from django_logic.binding import ProcessManager
 from django_logic.call import Call
 from django_logic.reads import Shape, read_row
 from django_logic.subject import Column, column_of, state_of
 from django_logic.tree import Candidate, Tree, dotted, tree_of
 
-__all__ = ["InstanceGone", "Restored", "Unknown", "declaration_of", "restore"]
+__all__ = ["InstanceGone", "Restored", "Unknown", "declaration_of", "find_class", "restore"]
 
 #: Keys of a row's keywords that no caller can use; durable rows keep what hooks shared and what failed there.
 CONTEXT, EXCEPTION = "context", "exception"
@@ -49,6 +50,8 @@ class Restored:
 
     call: Call
     candidate: Candidate
+    #: The row it was restored from; without its keywords where those can't be read.
+    message: TransitionMessage
     #: The state that was read; what hooks assign afterwards changes the instance only.
     state: Any
     failure: Any = None
@@ -65,13 +68,45 @@ def declaration_of(message: TransitionMessage) -> tuple[type[models.Model], Tree
     except (LookupError, ValueError) as error:
         raise Unknown(f"no model {message.model_class!r} is installed here") from error
     try:
-        process_class = import_string(message.process_class)
+        process_class = bound_process(model, message.process_class) or find_class(message.process_class)
     except ImportError as error:
         raise Unknown(f"the process {message.process_class!r} can't be imported here: {error}") from error
     if not (isinstance(process_class, type) and hasattr(process_class, "nested_processes")):
         raise Unknown(f"{message.process_class!r} is no process here")
     tree = tree_of(process_class)
     return model, tree, candidate_of(message, tree)
+
+
+def bound_process(model: type[models.Model], path: str) -> Any:
+    """
+    Return the process of that name which the model is bound to, None where it is bound to none.
+    """
+    bindings = ProcessManager.bindings_of(model)
+    return next((entry.process_class for entry in bindings if dotted(entry.process_class) == path), None)
+
+
+def find_class(path: str) -> Any:
+    """
+    Import a class by its module and qualified name, one inside another class too.
+
+    Raises: ImportError when there is none.
+    """
+    parts = path.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        name = ".".join(parts[:length])
+        try:
+            found: Any = import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is not None and not (name == error.name or name.startswith(f"{error.name}.")):
+                raise  # the module is there and needs one that is not
+            continue
+        try:
+            for part in parts[length:]:
+                found = getattr(found, part)
+        except AttributeError as error:
+            raise ImportError(f"{name} has no {'.'.join(parts[length:])}") from error
+        return found
+    raise ImportError(f"no module holds {path!r}")
 
 
 def candidate_of(message: TransitionMessage, tree: Tree) -> Candidate:
@@ -126,7 +161,7 @@ def restore(message: TransitionMessage, alias: str) -> Restored:
         parent_id=message.parent_id,
         context=dict(context) if isinstance(context, Mapping) else {},
     )
-    return Restored(call=call, candidate=candidate, state=state_of(column, instance), failure=failure)
+    return Restored(call=call, candidate=candidate, message=message, state=state_of(column, instance), failure=failure)
 
 
 def load(message: TransitionMessage, column: Column, model: type[models.Model], alias: str) -> models.Model:
@@ -134,13 +169,17 @@ def load(message: TransitionMessage, column: Column, model: type[models.Model], 
     Load the object through the base manager, since a filtered one may hide it.
     """
     key: Any = column.owner._meta.pk
+    gone = InstanceGone(f"{message.subject} is gone")
     try:
         value = key.to_python(message.instance_id)
+    except (ValidationError, ValueError) as error:
+        raise gone from error
+    try:
         if type(model._base_manager) is models.Manager:
             return load_plain(model, alias, key.name, value)
         instance: models.Model = model._base_manager.using(alias).get(**{key.name: value})
-    except (ObjectDoesNotExist, ValidationError, ValueError) as error:
-        raise InstanceGone(f"{message.subject} is gone") from error
+    except ObjectDoesNotExist as error:
+        raise gone from error
     return instance
 
 

@@ -15,6 +15,7 @@ from django_logic.background import attempt, claim, settle
 from django_logic.background.claim import TokenLost
 from django_logic.background.lanes import BEGINNING, Lanes, lanes_of
 from django_logic.background.models import Kind, TransitionMessage
+from django_logic.background.settle import Ended
 
 __all__ = ["retry_pending", "run_available", "run_rows_after_commit"]
 
@@ -78,8 +79,10 @@ def run_rows_after_commit(alias: str, transition_id: UUID) -> None:
 
 def run_rows(alias: str, transition_id: UUID) -> None:
     """
-    Run the rows that follow a transition, in their order, each once.
+    Run the rows that follow a transition, in their order, up to the first that has to be tried again.
     """
     rows = TransitionMessage.objects.using(alias).open().exclude(kind=Kind.TRANSITION)
     for pk in list(rows.filter(transition_id=transition_id).order_by("pk").values_list("pk", flat=True)):
-        attempt.run(pk, alias)
+        outcome = attempt.run(pk, alias)
+        if outcome is not None and outcome.ended is Ended.RETRY:
+            break

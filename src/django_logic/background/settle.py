@@ -12,6 +12,7 @@ from typing import Any
 
 from django_logic import writer
 from django_logic.background.claim import TokenLost
+from django_logic.background.exceptions import words_of
 from django_logic.background.models import NEVER, Cancellation, Kind, State, TransitionMessage
 from django_logic.clock import FromNow
 from django_logic.moves import ChangeLost
@@ -56,7 +57,7 @@ def told(error: BaseException | str, mark: str = "") -> str:
     """
     Return a text every database stores: no NUL, no lone surrogate, bounded.
     """
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    text = error if isinstance(error, str) else words_of(error)
     text = f"[{mark}] {text}" if mark else text
     clean = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
     return clean if len(clean) <= LONGEST_TEXT else clean[: LONGEST_TEXT - 1] + "…"

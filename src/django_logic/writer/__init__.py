@@ -8,7 +8,7 @@ listens to its saves is written by ``save()``. What the caller holds, a lock or 
 from __future__ import annotations
 
 from django_logic.moves import ChangeLost, MoveLost, SequenceTaken
-from django_logic.writer.many import apply_many
+from django_logic.writer.many import apply_many, insert_for_many
 from django_logic.writer.one import apply, record_birth
 from django_logic.writer.rows import change_row, insert_rows
 
@@ -19,6 +19,7 @@ __all__ = [
     "apply",
     "apply_many",
     "change_row",
+    "insert_for_many",
     "insert_rows",
     "record_birth",
 ]

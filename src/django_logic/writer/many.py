@@ -15,11 +15,11 @@ from django.db.models import Max
 from django_logic.extension import contributed, contributors_are_active
 from django_logic.moves import Member, Move, MoveLost, history_values
 from django_logic.records import history_model
-from django_logic.rows import SEQUENCE
+from django_logic.rows import OBJECT_KEY, SEQUENCE, TRANSITION_ID, Row
 from django_logic.statements import many_statement, prepared
 from django_logic.writer.rows import expectation, table, time_values
 
-__all__ = ["apply_many"]
+__all__ = ["apply_many", "insert_for_many"]
 
 #: The first PostgreSQL that makes random UUIDs without an extension.
 FIRST_WITH_UUIDS = 130000
@@ -32,7 +32,7 @@ def apply_many(move: Move, pks: Sequence[Any]) -> int:
     Transaction: needs the caller's, in which the rows are locked and known to be in the expected state.
     Raises: MoveLost when a row was not.
     """
-    is_telling = contributors_are_active()
+    is_telling = contributors_are_active() or bool(move.rows)
     if fits_statement(move, pks):
         count, members = move_many_by_statement(move, pks, is_telling)
     else:
@@ -42,6 +42,19 @@ def apply_many(move: Move, pks: Sequence[Any]) -> int:
     if is_telling:
         contribute_many(move, members)
     return count
+
+
+def insert_for_many(row: Row, pks: Sequence[Any], alias: str) -> int:
+    """
+    Insert one row for each of many objects that stay where they are; return how many.
+
+    Transaction: the caller's.
+    """
+    members = [Member(pk, str(pk), uuid4(), 0) for pk in pks]
+    table(row.model, alias).bulk_create(
+        [row.model(**{name: value_for(one, value) for name, value in row.values.items()}) for one in members]
+    )
+    return len(members)
 
 
 def fits_statement(move: Move, pks: Sequence[Any]) -> bool:
@@ -60,11 +73,22 @@ def contribute_many(move: Move, members: Iterable[Member]) -> None:
     waiting: dict[type[models.Model], list[models.Model]] = {}
     for member in members:
         single = replace(move, pk=member.pk, key=member.key, transition_id=member.transition_id)
-        for row in contributed(single):
-            values = {name: member.sequence if value is SEQUENCE else value for name, value in row.values.items()}
+        for row in (*move.rows, *contributed(single)):
+            values = {name: value_for(member, value) for name, value in row.values.items()}
             waiting.setdefault(row.model, []).append(row.model(**values))
     for model, rows in waiting.items():
         table(model, move.alias).bulk_create(rows)
+
+
+def value_for(member: Member, value: Any) -> Any:
+    """
+    Return a value as it is for one of many objects.
+    """
+    if value is SEQUENCE:
+        return member.sequence
+    if value is OBJECT_KEY:
+        return member.key
+    return member.transition_id if value is TRANSITION_ID else value
 
 
 def move_many_by_statement(move: Move, pks: Sequence[Any], is_telling: bool) -> tuple[int, list[Member]]:

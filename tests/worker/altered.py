@@ -1,0 +1,137 @@
+"""
+Change what a worker of a test can't be told by its options: module constants, what happens at boot, its process.
+
+An alteration is settings, so it reaches every process the worker forks. A constant that does not exist any more
+fails the worker at boot.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from django_logic import Process, ProcessManager
+from tests.worker_app.models import Job
+from tests.worker_app.process import JobProcess
+
+LEASE = "django_logic.background.claim.LEASE"
+BOOT_LIMIT = "django_logic.background.children.BOOT_LIMIT"
+UPKEEP_EVERY = "django_logic.background.worker.UPKEEP_EVERY"
+UPKEEP_LIMIT = "django_logic.background.worker.UPKEEP_LIMIT"
+GROWN_UP = "django_logic.background.child.GROWN_UP"
+LOOK_EVERY = "django_logic.background.child.LOOK_EVERY"
+PROVE_EVERY = "django_logic.background.listener.PROVE_EVERY"
+ANSWER_WITHIN = "django_logic.background.listener.ANSWER_WITHIN"
+LONGEST_PAUSE = "django_logic.background.listener.LONGEST_PAUSE"
+#: A lease that passes within a test; it must still outlast the moment from a claim to its row lock.
+SHORT_LEASE = {LEASE: 1.0}
+
+
+class Alterations(AppConfig):
+    """
+    Alter the process that loads it, after all other apps.
+    """
+
+    name = "tests.worker"
+    label = "worker_alterations"
+
+    def ready(self) -> None:
+        """
+        Bind, set and do what the settings ask for.
+        """
+        if settings.WORKER_PROCESS:
+            swap_process(import_string(settings.WORKER_PROCESS))
+        for name, value in settings.WORKER_CONSTANTS.items():
+            module_name, _, constant = name.rpartition(".")
+            module = importlib.import_module(module_name)
+            if not hasattr(module, constant):
+                raise AttributeError(f"{name} is gone: the test that alters it proves nothing any more.")
+            setattr(module, constant, value)
+        for name in settings.WORKER_AT_BOOT:
+            import_string(name)()
+
+
+def altered(
+    constants: Mapping[str, Any] | None = None,
+    *,
+    at_boot: Iterable[str] = (),
+    process: type[Process] | None = None,
+    **others: Any,
+) -> dict[str, Any]:
+    """
+    Return the settings of a worker that is altered so, to be given to `harness.worker`.
+
+    ``at_boot`` names functions of this module.
+    """
+    return {
+        "INSTALLED_APPS": [*settings.INSTALLED_APPS, f"{__name__}.{Alterations.__name__}"],
+        "WORKER_CONSTANTS": dict(constants or {}),
+        "WORKER_AT_BOOT": [f"{__name__}.{name}" for name in at_boot],
+        "WORKER_PROCESS": f"{process.__module__}.{process.__qualname__}" if process else "",
+        **others,
+    }
+
+
+def swap_process(process: type[Process], before: type[Process] = JobProcess) -> None:
+    """
+    Bind another process in the place of the one that jobs have.
+    """
+    ProcessManager.unbind_model_process(Job, before, "state")
+    ProcessManager.bind_model_process(Job, process, "state")
+
+
+def start_a_thread_that_logs() -> None:
+    """
+    Keep a thread busy that holds a logging handler's lock nearly all the time.
+    """
+    noise = logging.getLogger("noise")
+    noise.propagate = False
+    noise.addHandler(logging.StreamHandler(open(os.devnull, "w")))  # noqa: SIM115 (it lives as long as the process)
+
+    def log() -> None:
+        while True:
+            noise.error("noise %s", "x" * 100)
+
+    threading.Thread(target=log, name="noise", daemon=True).start()
+
+
+def hang_the_first_child() -> None:
+    """
+    Make the first attempt child hang as it is forked, as on a lock that some thread held at that moment.
+    """
+    forks = 0
+
+    def count() -> None:
+        nonlocal forks
+        forks += 1
+
+    def hang() -> None:
+        # The clerk is the first to be forked.
+        if forks == 2:
+            time.sleep(3600)
+
+    os.register_at_fork(before=count, after_in_child=hang)
+
+
+def run_out_of_processes() -> None:
+    """
+    Let the system refuse the forks after the first two for a while, as it does at a limit of processes.
+    """
+    real, tries = os.fork, iter(range(10_000))
+
+    def fork() -> int:
+        if 2 <= next(tries) < 5:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return real()
+
+    os.fork = fork

@@ -1,0 +1,345 @@
+"""
+Prove that work goes on in another process when the one that had it is lost, frozen, cut off, or can't do it.
+
+Where a test would wait for nothing but the claim's lease, the lease is short (`SHORT_LEASE`).
+"""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from django_logic.background.models import TransitionMessage, Worker
+from django_logic.clock import FromNow
+from tests.worker import processes
+from tests.worker.altered import BOOT_LIMIT, SHORT_LEASE, altered
+from tests.worker.asking import ask, is_all_done
+from tests.worker.fault_process import FaultProcess, jobs_have
+from tests.worker.gates import Gate, gate
+from tests.worker.harness import is_held, open_rows, row, sql, until, worker
+from tests.worker.invariants import violations
+from tests.worker_app.ledger import Ledger
+from tests.worker_app.models import Effect, Job
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres", "ledger")]
+
+
+def facts(job: Job) -> tuple[str, int, int]:
+    """
+    Return outcome, attempts and errors of a job's row.
+    """
+    message = row(job)
+    return message.outcome, message.attempts_started, message.errors_count
+
+
+class TestLostOwner:
+    """
+    Whoever owned a row, and whatever its name, another one takes it over.
+    """
+
+    def test_worker_that_comes_back_under_its_name_finishes_what_it_had_begun(self, gate: Gate) -> None:
+        """
+        B01: nothing hangs on the name of the dead worker or on its entry among the workers.
+        """
+        job = ask("wait", gate=str(gate.path))
+        with worker(args=["--name", "pod-0"], settings=altered(SHORT_LEASE)) as first:
+            gate.arrival()
+            first.kill9_group()
+        sql(f"DELETE FROM {Worker._meta.db_table}")
+        gate.let_go()
+
+        with worker(args=["--name", "pod-0"], settings=altered(SHORT_LEASE)):
+            until(is_all_done)
+
+        assert violations([job], accepted=1) == []
+        assert facts(job) == ("succeeded", 2, 1)
+
+    def test_killed_child_costs_its_own_attempt_alone(self, gate: Gate) -> None:
+        """
+        B13: the other attempt goes on undisturbed, and so does the worker.
+        """
+        jobs = [ask("wait", gate=str(gate.path)) for _ in range(2)]
+
+        with worker(concurrency=2) as running:
+            victim = gate.arrival()
+            gate.arrival()
+            (killed,) = [job for job in jobs if job.pk == job_of(victim.pid)]
+            started = row(killed).started_at
+            processes.send(victim.pid, signal.SIGKILL)
+            gate.arrival()
+            gate.let_go(2)
+            until(is_all_done)
+            is_running = running.is_running()
+
+        assert is_running
+        assert started is not None
+        assert violations(jobs, accepted=2) == []
+        assert sorted(facts(job)[2] for job in jobs) == [0, 1]
+        assert row(killed).last_error_message.startswith("[crashed] its process was ended by SIGKILL")
+
+
+class TestFrozenOwner:
+    """
+    An owner that seems dead and is not can't do harm.
+    """
+
+    def test_attempt_that_runs_is_not_taken_over_though_its_worker_looks_dead(self, gate: Gate) -> None:
+        """
+        B03: with parent and clerk stopped and nothing heard of them, the row's lock keeps the row.
+        """
+        job = ask("wait", gate=str(gate.path))
+        with worker(settings=altered(SHORT_LEASE)) as first:
+            attempt = gate.arrival().pid
+            others = [pid for pid in first.members() if pid != attempt]
+            for pid in others:
+                processes.send(pid, signal.SIGSTOP)
+            Worker.objects.update(last_seen_at=FromNow(-3600))
+            TransitionMessage.objects.filter(pk=row(job).pk)
+            until(lambda: lease_is_over(job))
+
+            with worker(args=["--drain"], settings=altered(SHORT_LEASE)) as second:
+                status = second.wait()
+            is_ours = is_held(row(job))
+            gate.let_go()
+            until(is_all_done_but_callbacks)
+            for pid in others:
+                processes.send(pid, signal.SIGCONT)
+            until(is_all_done)
+
+        assert (status, is_ours) == (0, True)
+        assert violations([job], accepted=1) == []
+        assert facts(job) == ("succeeded", 1, 0)
+
+    def test_attempt_that_wakes_after_its_row_was_taken_keeps_nothing(self, gate: Gate) -> None:
+        """
+        A child stopped between its claim and its lock loses the row to another worker; what it does then is undone,
+        and its death later says nothing about the row.
+        """
+        job = ask("quick")
+        with worker(settings=altered(SHORT_LEASE), points={"after_claim": gate.deed}) as first:
+            frozen = gate.arrival().pid
+            with worker():
+                until(is_all_done)
+            before = row(job)
+            gate.let_go()
+            until(lambda: "lost its row" in first.log)
+            processes.send(frozen, signal.SIGKILL)
+            until(lambda: frozen not in first.children() and len(first.children()) >= 2)
+
+        assert violations([job], accepted=1) == []
+        assert facts(job) == ("succeeded", 2, 1)
+        assert row(job).modified == before.modified
+
+    def test_death_of_a_frozen_child_is_not_charged_to_the_row_that_another_finished(self, gate: Gate) -> None:
+        """
+        D39: an account that comes too late changes nothing.
+        """
+        job = ask("quick")
+        with worker(settings=altered(SHORT_LEASE), points={"after_claim": gate.deed}) as first:
+            frozen = gate.arrival().pid
+            with worker():
+                until(is_all_done)
+            before = row(job)
+
+            processes.send(frozen, signal.SIGKILL)
+            until(lambda: frozen not in first.children())
+            job.process.quick()
+            gate.let_go(20)
+            until(is_all_done)
+
+        after = TransitionMessage.objects.get(pk=before.pk)
+        assert (after.errors_count, after.modified) == (before.errors_count, before.modified)
+        assert violations([job], accepted=2) == []
+
+
+class TestCutOffOwner:
+    """
+    An attempt whose session is gone can't commit.
+    """
+
+    def test_attempt_whose_session_was_ended_does_not_commit_beside_its_successor(
+        self, gate: Gate, ledger: Ledger
+    ) -> None:
+        """
+        B05: the code runs on, somebody else does the work meanwhile, and only that one is kept.
+        """
+        job = ask("wait", gate=str(gate.path))
+        with worker(settings=altered(SHORT_LEASE)) as first:
+            gate.arrival()
+            sql("SELECT pg_terminate_backend(%s)", row(job).backend_pid)
+
+            with worker(settings=altered(SHORT_LEASE)):
+                gate.arrival()
+                gate.let_go(2)
+                until(is_all_done)
+            until(lambda: "lost its row" in first.log)
+
+        assert violations([job], accepted=1) == []
+        assert facts(job) == ("succeeded", 2, 1)
+        assert ledger.count("waiting", "start") == 2
+
+
+class TestRowsThatCannotBegin:
+    """
+    A row that can't even be begun keeps nobody else from running.
+    """
+
+    def test_row_whose_process_breaks_as_it_is_imported_leaves_the_others_alone(self) -> None:
+        """
+        B07: the good ones run, the bad one records errors and ends.
+        """
+        jobs = [ask("quick") for _ in range(4)]
+        bad = row(jobs[1])
+        TransitionMessage.objects.filter(pk=bad.pk).update(process_class="tests.worker.unimportable.Process")
+
+        with worker() as running:
+            until(is_all_done)
+            log = running.log
+
+        bad.refresh_from_db()
+        assert [facts(job)[0] for job in jobs].count("succeeded") == 3
+        assert (bad.errors_count, bad.is_completed) == (3, True)
+        assert "nothing can import this" in bad.last_error_message
+        assert "The clerk ended" not in log
+
+    def test_worker_goes_on_when_the_system_refuses_to_fork(self) -> None:
+        """
+        B07: a fork that is refused is tried again; the children that are there go on.
+        """
+        with worker(concurrency=2, settings=altered(at_boot=["run_out_of_processes"])) as running:
+            jobs = [ask("quick") for _ in range(4)]
+            until(is_all_done)
+            running.wait_ready()
+
+        assert violations(jobs, accepted=4) == []
+
+
+class TestForks:
+    """
+    What other threads do at the moment of a fork reaches no child.
+    """
+
+    def test_children_are_forked_beside_a_thread_that_logs_all_the_time(self) -> None:
+        """
+        B19: many forks, no child hangs, and the worker says that a thread is there.
+        """
+        jobs = [ask("quick") for _ in range(24)]
+
+        with worker(
+            concurrency=3, args=["--max-attempts-per-child", "2"], settings=altered(at_boot=["start_a_thread_that_logs"])
+        ) as running:
+            until(is_all_done)
+            log = running.log
+
+        assert violations(jobs, accepted=24) == []
+        assert "1 thread(s) run as the children are forked (noise)" in log
+        assert "has not begun" not in log
+
+    def test_child_that_hangs_as_it_begins_is_replaced(self) -> None:
+        """
+        B19: a child that holds a lock for ever since its fork never says a word, and is ended after a time.
+        """
+        job = ask("quick")
+
+        with worker(settings=altered({BOOT_LIMIT: 1.0}, at_boot=["hang_the_first_child"])) as running:
+            until(is_all_done)
+            log = running.log
+
+        assert violations([job], accepted=1) == []
+        assert "has not begun after 1 s and is replaced" in log
+
+
+class TestWrongClock:
+    """
+    The clock of the database is the only one.
+    """
+
+    def test_worker_whose_clock_is_ahead_neither_skips_a_pause_nor_takes_a_claimed_row(
+        self, gate: Gate, clock_ahead: dict[str, str]
+    ) -> None:
+        """
+        B17: ten minutes of pause and a live lease hold for a worker that believes ten minutes to be over.
+        """
+        paused = ask("fail_and_pause")
+        with worker(args=["--drain"]) as first:
+            first.wait()
+        claimed = ask("quick")
+        with worker(points={"after_claim": gate.deed}):
+            gate.arrival()
+
+            with worker(args=["--drain"], env=clock_ahead) as wrong:
+                due = ask("quick")
+                status = wrong.wait()
+                log = wrong.log
+
+            attempts = [row(job).attempts_started for job in (paused, claimed, due)]
+            gate.let_go(20)
+            until(lambda: row(claimed).is_completed)
+
+        assert status == 0, log
+        assert attempts == [1, 1, 1]
+        assert facts(claimed) == ("succeeded", 1, 0)
+
+    def test_times_that_a_worker_with_a_wrong_clock_writes_are_those_of_the_database(
+        self, clock_ahead: dict[str, str]
+    ) -> None:
+        """
+        When it was seen, when a row began and ended, and when it is due again.
+        """
+        ask("quick")
+        paused = ask("fail_and_pause")
+
+        with worker(env=clock_ahead) as running:
+            running.wait_ready()
+            until(lambda: row(paused).errors_count == 1)
+            until(lambda: len(open_rows()) == 1)
+            until(Worker.objects.exists)
+            table = TransitionMessage._meta.db_table
+            ((far,),) = sql(
+                f"SELECT MAX(GREATEST(started_at, completed_at, last_error_dt, modified)) - CURRENT_TIMESTAMP FROM {table}"
+            )
+            ((seen,),) = sql(f"SELECT MAX(last_seen_at) - CURRENT_TIMESTAMP FROM {Worker._meta.db_table}")
+            ((due,),) = sql(f"SELECT run_at - CURRENT_TIMESTAMP FROM {table} WHERE id = %s", row(paused).pk)
+
+        assert far.total_seconds() <= 0
+        assert seen.total_seconds() <= 0
+        assert 500 < due.total_seconds() <= 600
+
+
+def test_prepared_work_of_a_killed_child_is_taken_up_again_at_once(gate: Gate) -> None:
+    """
+    A row is leased for long while ``prepare`` hooks run; the death of their process frees it all the same.
+    """
+    with jobs_have(FaultProcess):
+        job = ask("prepare_long", gate=str(gate.path))
+
+        with worker(settings=altered(process=FaultProcess)):
+            first = gate.arrival().pid
+            is_locked = is_held(row(job))
+            processes.send(first, signal.SIGKILL)
+            second = gate.arrival().pid
+            gate.let_go()
+            until(is_all_done)
+
+        assert not is_locked
+        assert first != second
+        assert violations([job], accepted=1) == []
+        assert facts(job) == ("succeeded", 2, 1)
+
+
+def job_of(pid: int) -> int:
+    """
+    Return the job whose effect the process has written, from the ledger: the write is not committed.
+    """
+    from tests.worker_app.ledger import ledger as current
+
+    return current().entries("waiting", "start")[[entry.pid for entry in current().entries("waiting", "start")].index(pid)].job
+
+
+def lease_is_over(job: Job) -> bool:
+    return bool(sql(f"SELECT 1 FROM {TransitionMessage._meta.db_table} WHERE id = %s AND run_at < CURRENT_TIMESTAMP", row(job).pk))
+
+
+def is_all_done_but_callbacks() -> bool:
+    return all(message.kind == "callback" for message in open_rows())
