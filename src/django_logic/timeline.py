@@ -55,13 +55,15 @@ def of(column: Column, key: str, alias: str) -> list[Entry]:
     An audit entry of a call that wrote history is that same event: it only adds how the call ended and why.
     """
     moves = list(history_of(column, key, alias).order_by("sequence"))
-    recorded = {move.transition_id for move in moves}
+    last = {move.transition_id: move.pk for move in moves}  # background work moves its object twice
     audits = (
         apps.get_model("django_logic", "AuditEntry").objects.using(alias).filter(**about(column, key)).order_by("id")
     )
-    ends = {entry.transition_id: entry for entry in audits if entry.transition_id in recorded}
-    lines = [line(move, ends.get(move.transition_id)) for move in moves]
-    lines += [line(entry, entry) for entry in audits if entry.transition_id not in recorded]
+    ends = {entry.transition_id: entry for entry in audits if entry.transition_id in last}
+    lines = [
+        line(move, ends.get(move.transition_id) if move.pk == last[move.transition_id] else None) for move in moves
+    ]
+    lines += [line(entry, entry) for entry in audits if entry.transition_id not in last]
     return sorted(lines, key=lambda entry: entry.at)
 
 

@@ -56,7 +56,9 @@ def test_row_says_who_claimed_it(flow: Flow, ticket: Ticket) -> None:
 
     def look(instance: Any, **keywords: Any) -> None:
         row = message(ticket)
-        seen.append((row.worker, row.backend_pid, row.attempts_started, row.claim_token is None, row.started_at is None))
+        seen.append(
+            (row.worker, row.backend_pid, row.attempts_started, row.claim_token is None, row.started_at is None)
+        )
 
     flow(work(look))
     ticket.flow.go()

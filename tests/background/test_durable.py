@@ -592,7 +592,9 @@ def test_next_transition_that_is_refused_is_noted_and_ends(flow: Flow, diary: Di
     """
     flow(
         work(next_transition="on"),
-        work(diary.hook("on"), action="on", sources=["done"], target="over", conditions=[diary.hook("no", answer=False)]),
+        work(
+            diary.hook("on"), action="on", sources=["done"], target="over", conditions=[diary.hook("no", answer=False)]
+        ),
     )
     ticket.flow.go()
     run_out()

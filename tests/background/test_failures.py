@@ -565,9 +565,7 @@ def test_snooze_in_sync_mode_returns_with_the_row_open(flow: Flow, ticket: Ticke
     assert (answer, message(ticket).is_completed, ticket.state) == (True, False, "busy")
 
 
-def test_failing_attempt_is_told_once_in_the_log(
-    flow: Flow, ticket: Ticket, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_attempt_is_told_once_in_the_log(flow: Flow, ticket: Ticket, caplog: pytest.LogCaptureFixture) -> None:
     """
     A failure that will be tried again is one WARNING with its traceback; the last one is one ERROR.
     """

@@ -202,9 +202,7 @@ def test_parity_test_sees_what_it_should(clerk: Any) -> None:
     assert "filled" in described["failure"][4]
 
 
-@settings(
-    max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keywords=KEYWORDS)
 def test_any_storable_keyword_comes_back_as_it_was(keywords: dict[str, Any]) -> None:
     """
@@ -215,11 +213,7 @@ def test_any_storable_keyword_comes_back_as_it_was(keywords: dict[str, Any]) -> 
     keywords = {name: value for name, value in keywords.items() if name not in reserved and name.isidentifier()}
     with bindings() as bind:
         bind(
-            declare(
-                BackgroundTransition(
-                    "go", ["new"], "done", side_effects=[lambda instance, **kw: seen.append(kw)]
-                )
-            )
+            declare(BackgroundTransition("go", ["new"], "done", side_effects=[lambda instance, **kw: seen.append(kw)]))
         )
         ticket = new_ticket()
         ticket.flow.go(**keywords)

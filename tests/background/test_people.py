@@ -58,9 +58,7 @@ def test_lazy_user_of_a_request_is_the_user(seen: list[Any], ticket: Ticket, cle
     assert message(ticket).user_id == str(clerk.pk)
 
 
-def test_actor_given_beside_a_user_is_recorded_and_the_user_judged(
-    seen: list[Any], ticket: Ticket, clerk: Any
-) -> None:
+def test_actor_given_beside_a_user_is_recorded_and_the_user_judged(seen: list[Any], ticket: Ticket, clerk: Any) -> None:
     """
     user and actor may be two people; both arrive, and history tells the actor.
     """

@@ -118,7 +118,9 @@ def test_no_hook_gets_the_schedule(flow: Flow, ticket: Ticket) -> None:
         seen.append({"run_at", "delay"} & set(keywords))
         return True
 
-    flow(work(note, conditions=[note], callbacks=[note], next_transition="on"), work(note, action="on", sources=["done"]))
+    flow(
+        work(note, conditions=[note], callbacks=[note], next_transition="on"), work(note, action="on", sources=["done"])
+    )
 
     ticket.flow.go(delay=60)
     make_due()
@@ -226,7 +228,12 @@ def test_run_available_serves_the_queues_it_is_given(flow: Flow) -> None:
     for ticket, name in zip(tickets, ("a", "b", "c"), strict=True):
         getattr(ticket.flow, name)()
 
-    counts = [run_available(["b", "nothing"]), run_available([]), run_available(queues=iter(["c", "a"])), run_available()]
+    counts = [
+        run_available(["b", "nothing"]),
+        run_available([]),
+        run_available(queues=iter(["c", "a"])),
+        run_available(),
+    ]
 
     assert counts == [1, 0, 2, 0]
     assert ran == [tickets[1].pk, tickets[0].pk, tickets[2].pk]

@@ -17,8 +17,11 @@ FILE = re.compile(r"# (\S+\.py)\n")
 ANY_FENCE = re.compile(r"^\s*(?:```|~~~)\s*(?:python|py|pycon)\b", re.MULTILINE | re.IGNORECASE)
 
 SETTINGS = """
+DEBUG = True
 SECRET_KEY = "for tests only"
-INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_logic", "shop"]
+INSTALLED_APPS = [
+    "django.contrib.contenttypes", "django.contrib.auth", "django_logic", "django_logic.background", "shop"
+]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "readme.sqlite3"}}
 USE_TZ = True
 """

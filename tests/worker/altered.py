@@ -20,9 +20,7 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from django_logic import Process, ProcessManager
-from tests.worker_app.models import Job
-from tests.worker_app.process import JobProcess
+from django_logic import Process
 
 LEASE = "django_logic.background.claim.LEASE"
 BOOT_LIMIT = "django_logic.background.children.BOOT_LIMIT"
@@ -35,6 +33,8 @@ ANSWER_WITHIN = "django_logic.background.listener.ANSWER_WITHIN"
 LONGEST_PAUSE = "django_logic.background.listener.LONGEST_PAUSE"
 #: A lease that passes within a test; it must still outlast the moment from a claim to its row lock.
 SHORT_LEASE = {LEASE: 1.0}
+#: Named, since what it imports can't be imported before all apps are there.
+SWAP = "tests.worker.fault_process.swap_process"
 
 
 class Alterations(AppConfig):
@@ -50,7 +50,7 @@ class Alterations(AppConfig):
         Bind, set and do what the settings ask for.
         """
         if settings.WORKER_PROCESS:
-            swap_process(import_string(settings.WORKER_PROCESS))
+            import_string(SWAP)(import_string(settings.WORKER_PROCESS))
         for name, value in settings.WORKER_CONSTANTS.items():
             module_name, _, constant = name.rpartition(".")
             module = importlib.import_module(module_name)
@@ -80,14 +80,6 @@ def altered(
         "WORKER_PROCESS": f"{process.__module__}.{process.__qualname__}" if process else "",
         **others,
     }
-
-
-def swap_process(process: type[Process], before: type[Process] = JobProcess) -> None:
-    """
-    Bind another process in the place of the one that jobs have.
-    """
-    ProcessManager.unbind_model_process(Job, before, "state")
-    ProcessManager.bind_model_process(Job, process, "state")
 
 
 def start_a_thread_that_logs() -> None:

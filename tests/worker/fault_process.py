@@ -13,10 +13,10 @@ from typing import Any
 
 from django.utils import timezone, translation
 
-from django_logic import Process
-from tests.worker.altered import swap_process
+from django_logic import Process, ProcessManager
 from tests.worker_app import hooks
 from tests.worker_app.ledger import noted
+from tests.worker_app.models import Job
 from tests.worker_app.process import JobProcess, work
 
 #: Seconds after which a `query_long` is killed.
@@ -89,6 +89,14 @@ class BestEffortProcess(Process):
         work("overrun", hooks.waiting, timeout=SHORT_LIMIT),
         work("hang_when_failed", hooks.failing, failure_callbacks=[hanging]),
     ]
+
+
+def swap_process(process: type[Process], before: type[Process] = JobProcess) -> None:
+    """
+    Bind another process in the place of the one that jobs have.
+    """
+    ProcessManager.unbind_model_process(Job, before, "state")
+    ProcessManager.bind_model_process(Job, process, "state")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +19,8 @@ import pytest
 from django.db import connection
 from django.db.utils import OperationalError
 
+from django_logic.background import attempt
+from django_logic.background.models import TransitionMessage
 from tests.worker import processes
 from tests.worker.gates import Gate
 from tests.worker.harness import database_facts, is_held, open_rows, row, sql, until, worker
@@ -44,6 +47,22 @@ def entry(hook: str, phase: str, *, pid: int = 1, at: float = 0.0) -> Entry:
     Make a line of a ledger.
     """
     return Entry(hook=hook, phase=phase, job=1, transition_id=str(uuid.uuid4()), pid=pid, at=at)
+
+
+def finish_here() -> None:
+    """
+    Run everything that is open in this process.
+    """
+    while messages := open_rows():
+        attempt.run(messages[0].pk)
+
+
+def twin_of(effect: Effect) -> Effect:
+    """
+    Make an unsaved copy.
+    """
+    effect.pk = None
+    return effect
 
 
 def orphans_of(pid: int) -> list[int]:
@@ -215,6 +234,52 @@ class TestDatabases:
         assert facts["CONN_MAX_AGE"] == 7
         assert facts["OPTIONS"]["application_name"] == "somebody"
         assert "TEST" not in facts
+
+
+@pytest.mark.django_db(transaction=True)
+class TestInvariants:
+    """
+    The judge of the kill tests sees what it is there to see.
+    """
+
+    def test_sound_work_is_not_blamed(self, ledger: Ledger) -> None:
+        """
+        Success, failure and an action leave nothing to complain of.
+        """
+        jobs = [Job.objects.create() for _ in range(3)]
+        jobs[0].process.quick()
+        jobs[1].process.fail(times=99)
+        jobs[2].process.act()
+
+        finish_here()
+
+        assert [job.state for job in jobs] == ["working", "working", "new"]
+        assert violations(jobs, accepted=3) == []
+        assert [job.state for job in jobs] == ["done", "failed", "new"]
+
+    @pytest.mark.parametrize(
+        ("damage", "complaint"),
+        [
+            (lambda job: Effect.objects.all().delete(), "ended 'succeeded' with 0 effects"),
+            (lambda job: Effect.objects.bulk_create([twin_of(Effect.objects.get())]), "with 2 effects"),
+            (lambda job: Job.objects.update(state="failed"), "its state is 'failed' and its history ends in 'done'"),
+            (lambda job: job.process.history.filter(to_state="done").delete(), "with 0 moves to its target"),
+            (lambda job: job.process.history.filter(sequence=1).delete(), "its history is broken"),
+            (lambda job: TransitionMessage.objects.update(attempts_started=4), "had 4 attempts"),
+            (lambda job: job.process.quick(), "is open"),
+        ],
+    )
+    def test_damage_is_named(self, damage: Callable[[Job], object], complaint: str) -> None:
+        """
+        Each way in which work may be lost or doubled shows as a line.
+        """
+        job = Job.objects.create()
+        job.process.quick()
+        finish_here()
+
+        damage(job)
+
+        assert complaint in "; ".join(violations([job]))
 
 
 @pytest.mark.django_db(transaction=True)

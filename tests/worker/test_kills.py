@@ -26,7 +26,7 @@ def all_done() -> bool:
 
 
 @pytest.mark.parametrize(("window", "errors"), WINDOWS.items())
-@pytest.mark.parametrize("deed", ["kill", "exit", "exit:0"])
+@pytest.mark.parametrize("deed", ["kill", "exit:0"])
 def test_child_that_dies_in_a_window_costs_one_attempt(window: str, errors: int, deed: str, ledger: Ledger) -> None:
     """
     The worker outlives its child, counts the attempt that had not committed, and the work is done once.

@@ -227,7 +227,9 @@ class TestForks:
         jobs = [ask("quick") for _ in range(24)]
 
         with worker(
-            concurrency=3, args=["--max-attempts-per-child", "2"], settings=altered(at_boot=["start_a_thread_that_logs"])
+            concurrency=3,
+            args=["--max-attempts-per-child", "2"],
+            settings=altered(at_boot=["start_a_thread_that_logs"]),
         ) as running:
             until(is_all_done)
             log = running.log
@@ -334,11 +336,20 @@ def job_of(pid: int) -> int:
     """
     from tests.worker_app.ledger import ledger as current
 
-    return current().entries("waiting", "start")[[entry.pid for entry in current().entries("waiting", "start")].index(pid)].job
+    return (
+        current()
+        .entries("waiting", "start")[[entry.pid for entry in current().entries("waiting", "start")].index(pid)]
+        .job
+    )
 
 
 def lease_is_over(job: Job) -> bool:
-    return bool(sql(f"SELECT 1 FROM {TransitionMessage._meta.db_table} WHERE id = %s AND run_at < CURRENT_TIMESTAMP", row(job).pk))
+    return bool(
+        sql(
+            f"SELECT 1 FROM {TransitionMessage._meta.db_table} WHERE id = %s AND run_at < CURRENT_TIMESTAMP",
+            row(job).pk,
+        )
+    )
 
 
 def is_all_done_but_callbacks() -> bool:

@@ -4,6 +4,8 @@ An object that background work is done for, and what that work writes in its tra
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 
 
@@ -13,6 +15,8 @@ class Job(models.Model):
     """
 
     state = models.CharField(max_length=20, default="new")
+    #: What `JobProcess` is bound as.
+    process: Any
 
 
 class Effect(models.Model):

@@ -19,7 +19,7 @@ from django_logic.background.claim import TokenLost
 from django_logic.background.models import TransitionMessage
 from django_logic.background.restore import declaration_of
 from django_logic.background.retry import Backoff, pause_after
-from django_logic.background.transitions import Deferred
+from django_logic.background.transitions import BackgroundDeclaration
 
 __all__ = ["Account", "Fate", "enter"]
 
@@ -104,4 +104,4 @@ def retry_of(message: TransitionMessage) -> Backoff | None:
         transition = declaration_of(message)[2].transition
     except Exception:  # whatever importing a broken module raises
         return None
-    return transition.retry if isinstance(transition, Deferred) else None
+    return transition.retry if isinstance(transition, BackgroundDeclaration) else None

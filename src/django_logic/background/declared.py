@@ -5,7 +5,7 @@ Which queues the bound processes use, and with which priorities.
 from __future__ import annotations
 
 from django_logic.background.lanes import Lane
-from django_logic.background.transitions import Deferred
+from django_logic.background.transitions import BackgroundDeclaration
 from django_logic.binding import ProcessManager
 from django_logic.tree import tree_of
 
@@ -20,7 +20,7 @@ def declared_lanes() -> dict[Lane, list[str]]:
     for process_class in dict.fromkeys(binding.process_class for binding in ProcessManager.bindings):
         for candidate in tree_of(process_class).candidates:
             transition = candidate.transition
-            if isinstance(transition, Deferred):
+            if isinstance(transition, BackgroundDeclaration):
                 found.setdefault(Lane(transition.queue_name, transition.priority), []).append(candidate.dotted)
     return found
 

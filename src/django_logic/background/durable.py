@@ -12,7 +12,7 @@ from typing import Any
 
 from django_logic import hooks
 from django_logic.background import codec
-from django_logic.background.exceptions import AttemptFailed, KwargsSerializationError, words_of
+from django_logic.background.exceptions import AttemptFailed, KwargsSerializationError, Snooze, words_of
 from django_logic.background.models import Kind, TransitionMessage
 from django_logic.background.restore import CONTEXT, EXCEPTION, Restored, Unknown, find_class
 from django_logic.call import Call
@@ -25,6 +25,8 @@ from django_logic.subject import state_of
 from django_logic.transitions import Hook
 from django_logic.tree import Candidate
 
+#: How long a next transition waits while its object is busy; seconds.
+BUSY_PAUSE = 10.0
 #: Whether a row that follows a transition is being delivered: what it starts waits for that to be committed.
 is_delivering: ContextVar[bool] = ContextVar("django_logic_is_delivering", default=False)
 
@@ -171,14 +173,14 @@ def go_on(call: Call, action: str) -> str | None:
     """
     Run the next transition; one that is refused is noted, since the object went another way.
 
-    Raises: TransitionTemporarilyUnavailable while the object is busy, and what failed where nothing was written.
+    Raises: Snooze while the object is busy, which is no failure, and what failed where nothing was written.
     """
     before = state_of(call.column, call.instance)
     token = is_delivering.set(True)
     try:
         follow_up(call, action, perform)
-    except TransitionTemporarilyUnavailable:
-        raise
+    except TransitionTemporarilyUnavailable as busy:
+        raise Snooze(BUSY_PAUSE, str(busy)) from busy
     except TransitionNotAllowed as refusal:
         hooks.logger.info("%s: next transition %s did not run: %s", call.label, action, refusal)
         return str(refusal)

@@ -16,7 +16,7 @@ from django_logic.background.progress import Attempt, Superseded
 from django_logic.background.restore import InstanceGone, Unknown, declaration_of
 from django_logic.background.retry import pause_after
 from django_logic.background.settle import Ended, Outcome, told
-from django_logic.background.transitions import Deferred
+from django_logic.background.transitions import BackgroundDeclaration
 from django_logic.moves import MoveLost
 
 __all__ = ["give_up", "give_up_spent", "is_spent", "record"]
@@ -85,7 +85,7 @@ def defer(attempt: Attempt, error: Unknown) -> Outcome:
     return Outcome(ended=Ended.DEFERRED, message_id=message.pk, error=error, pause=pause)
 
 
-def declared(attempt: Attempt) -> Deferred | None:
+def declared(attempt: Attempt) -> BackgroundDeclaration | None:
     """
     Return the declaration of a row, None where this code has none.
     """
@@ -93,7 +93,7 @@ def declared(attempt: Attempt) -> Deferred | None:
         transition = declaration_of(attempt.message)[2].transition
     except Exception:  # whatever importing a broken module raises; it has been told as the attempt's error
         return None
-    return transition if isinstance(transition, Deferred) else None
+    return transition if isinstance(transition, BackgroundDeclaration) else None
 
 
 def limit_of(message: TransitionMessage) -> int:

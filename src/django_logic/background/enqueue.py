@@ -21,7 +21,7 @@ from django_logic.background.models import NEVER, ONE_UNCOMPLETED, Kind, Transit
 from django_logic.background.people import stored_user
 from django_logic.background.runner import run_rows_after_commit
 from django_logic.background.settle import Ended
-from django_logic.background.transitions import Deferred
+from django_logic.background.transitions import BackgroundDeclaration
 from django_logic.call import Call
 from django_logic.clock import FromNow
 from django_logic.moves import MoveLost, plan
@@ -109,11 +109,11 @@ class Enqueue:
 performer = Enqueue()
 
 
-def declaration(candidate: Candidate) -> Deferred:
+def declaration(candidate: Candidate) -> BackgroundDeclaration:
     """
     Return the declaration as the kind it is.
     """
-    if not isinstance(candidate.transition, Deferred):
+    if not isinstance(candidate.transition, BackgroundDeclaration):
         raise TypeError(f"{candidate.dotted} names the background performer and is no background declaration.")
     return candidate.transition
 
@@ -127,7 +127,7 @@ def look_again(call: Call, state: Any) -> None:
     raise_if_blocked(call)
 
 
-def message_of(call: Call, candidate: Candidate, transition: Deferred) -> dict[str, Any]:
+def message_of(call: Call, candidate: Candidate, transition: BackgroundDeclaration) -> dict[str, Any]:
     """
     Return the values of the row that stands for a call.
     """

@@ -55,14 +55,18 @@ class Snooze(Exception):
     """
     Put the work back for a while; the attempt does not count.
 
-    Units: seconds. Raised by a hook; what it wrote in this attempt is undone.
+    Units: seconds. Raised by a hook; what it wrote in this attempt is undone. The reason is noted on the row.
     """
 
-    def __init__(self, seconds: Any) -> None:
+    def __init__(self, seconds: Any, reason: str = "") -> None:
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
             raise ValueError(f"Snooze takes a number of seconds, 0 or more; found {seconds!r}.")
-        super().__init__(seconds)
+        super().__init__(seconds, reason)
         self.seconds = float(seconds)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.seconds:g} s{f': {self.reason}' if self.reason else ''}"
 
 
 class KwargsSerializationError(DjangoLogicException, TypeError):

@@ -6,7 +6,7 @@ A fixed number of queries, whatever the number of rows. Nothing is locked and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from django_logic.background import explain_rows, gate
 from django_logic.background.durable import numbered
 from django_logic.background.explain_codes import Code, Explanation, Tally, decide
 from django_logic.background.explain_rows import DECLARED_BY, MOST_AHEAD, Alike, Found, Standing
-from django_logic.background.explain_sessions import Session, holders, oldest_snapshot
+from django_logic.background.explain_sessions import Session, holders, oldest_snapshot, transactions
 from django_logic.background.explain_texts import detail_of, next_command, snapshot_note
 from django_logic.background.models import Kind, TransitionMessage, Worker
 from django_logic.background.restore import Unknown, declaration_of
@@ -37,8 +37,12 @@ class Surroundings:
     Hold what is asked once for all rows: who serves queues, whose sessions hold rows, what this code does not know.
     """
 
+    alias: str
     served: Mapping[str, Sequence[str]]
-    sessions: Mapping[str, Session] = field(default_factory=dict)
+    #: Sessions by who locked a row.
+    holders: Mapping[str, Session] = field(default_factory=dict)
+    #: Claimed rows whose lease is over and that nobody holds.
+    lost: Set[int] = frozenset()
     places: Mapping[int, int] = field(default_factory=dict)
     complaints: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
@@ -51,16 +55,23 @@ class Surroundings:
             self.complaints[key] = complaint(message)
         return self.complaints[key]
 
-    def is_attempt(self, holder: str, is_claimed: bool, session_of_claim: int | None) -> bool | None:
+    def code(self, row: Found, *, is_behind: bool = False) -> Code:
         """
-        Tell whether an attempt holds a row; None where nobody does, or whoever did has let it go unclaimed.
+        Choose the reason of a row.
         """
-        if not holder:
-            return None
-        session = self.sessions.get(holder)
-        if session is None:
-            return True if is_claimed else None
-        return session.is_worker or (is_claimed and session.pid == session_of_claim)
+        message, session, standing = row.message, self.holders.get(row.locker), row.standing
+        is_attempt = message.claim_token is not None
+        if session is not None:
+            is_attempt = session.is_worker or (is_attempt and session.pid == message.backend_pid)
+        is_lost = standing is Standing.CLAIMED and message.pk in self.lost
+        return decide(
+            unheld(message) if is_lost else standing,
+            is_held=session is not None or (standing is Standing.CLAIMED and not is_lost),
+            is_attempt=is_attempt,
+            is_unknown=bool(self.unknown(message)),
+            is_served=message.queue_name in self.served,
+            is_behind=is_behind,
+        )
 
 
 def explain(
@@ -75,36 +86,41 @@ def explain(
 
     ``limit`` bounds how many are told. Transaction: none needed; holds nothing.
     """
+    running = transactions(using)  # before the rows, so that whoever locks one of them is known
     found = explain_rows.rows(using, None if queues is None else list(queues), pks, limit)
-    found = told_apart(found, using)
     if not found:
         return []
-    around = Surroundings(served=serving(using))
-    around.sessions = holders(using, (row.holder for row in found))
+    around = surroundings(using, running, found)
     due = sorted({row.message.queue_name for row in found if row.standing is Standing.DUE})
     around.places = explain_rows.places(using, due)
-    explained = [explanation(row, around, using) for row in found]
+    explained = [explanation(row, around) for row in found]
     snapshot = oldest_snapshot(using, SNAPSHOT_SECONDS)
     if snapshot is not None:
         explained[0] = replace(explained[0], note=snapshot_note(*snapshot, using))
     return explained
 
 
-def explanation(row: Found, around: Surroundings, alias: str) -> Explanation:
+def surroundings(alias: str, running: Mapping[str, Session], found: Sequence[Found]) -> Surroundings:
+    """
+    Ask what is the same for all rows, and who holds those that somebody may hold.
+    """
+    around = Surroundings(alias, serving(alias))
+    around.holders = holders(alias, running, (row.locker for row in found))
+    claimed = [row.message.pk for row in found if row.standing is Standing.CLAIMED and row.locker not in around.holders]
+    if connections[alias].vendor == "postgresql":
+        around.lost = set(claimed)
+    elif claimed and connections[alias].features.has_select_for_update_skip_locked:
+        around.lost = gate.unlocked(claimed, alias)
+    return around
+
+
+def explanation(row: Found, around: Surroundings) -> Explanation:
     """
     Explain one row.
     """
-    message, session = row.message, around.sessions.get(row.holder)
-    workers = around.served.get(message.queue_name, ())
+    message, session = row.message, around.holders.get(row.locker)
     ahead = around.places.get(message.pk, MOST_AHEAD if row.standing is Standing.DUE else 0)
-    unknown = around.unknown(message)
-    code = decide(
-        row.standing,
-        is_attempt=around.is_attempt(row.holder, message.claim_token is not None, message.backend_pid),
-        is_unknown=bool(unknown),
-        is_served=bool(workers),
-        is_behind=ahead > 0,
-    )
+    code = around.code(row, is_behind=ahead > 0)
     return Explanation(
         id=message.pk,
         model=message.model_class or f"{message.app_label}.{message.model_name}",
@@ -116,27 +132,23 @@ def explanation(row: Found, around: Surroundings, alias: str) -> Explanation:
         attempts_started=message.attempts_started,
         age_seconds=round((row.now - message.created).total_seconds(), 1),
         code=code,
-        detail=detail_of(code, row, session=session, ahead=ahead, workers=workers, unknown=unknown),
-        next_command=next_command(code, row, alias, session),
+        detail=detail_of(
+            code,
+            row,
+            session=session,
+            ahead=ahead,
+            workers=around.served.get(message.queue_name, ()),
+            unknown=around.unknown(message),
+        ),
+        next_command=next_command(code, row, around.alias, session),
     )
 
 
-def told_apart(found: list[Found], alias: str) -> list[Found]:
-    """
-    Tell claimed rows that nobody holds from those that run, where the database shows it by skipping locked rows only.
-    """
-    claimed = [row.message.pk for row in found if row.standing is Standing.CLAIMED]
-    if not claimed or not connections[alias].features.has_select_for_update_skip_locked:
-        return found
-    free = gate.unlocked(claimed, alias)
-    return [replace(row, standing=unheld(row)) if row.message.pk in free else row for row in found]
-
-
-def unheld(row: Found) -> Standing:
+def unheld(message: TransitionMessage) -> Standing:
     """
     Say how a claimed row stands whose attempt is gone.
     """
-    is_spent = row.message.attempts_started >= (row.message.max_errors or conf.max_errors())
+    is_spent = message.attempts_started >= (message.max_errors or conf.max_errors())
     return Standing.SPENT if is_spent else Standing.DUE
 
 
@@ -171,14 +183,12 @@ def tally(queues: Iterable[str] | None = None, using: str = "default") -> list[T
     """
     Count the open rows by queue and reason, sorted; of the rows that are due in a served queue one is claimable.
     """
-    groups = explain_rows.alike(using, None if queues is None else list(queues))
-    around = Surroundings(served=serving(using), sessions=holders(using, (group.holder for group in groups)))
     counts: dict[tuple[str, Code], tuple[int, float]] = {}
-    for group in groups:
+    for code, group in grouped(using, queues):
+        key = group.oldest.message.queue_name, code
         age = (group.oldest.now - group.oldest.message.created).total_seconds()
-        code = code_of(group, around)
-        before, oldest = counts.get((group.queue, code), (0, 0.0))
-        counts[group.queue, code] = (before + group.count, max(oldest, age))
+        before, oldest = counts.get(key, (0, 0.0))
+        counts[key] = (before + group.count, max(oldest, age))
     for queue in {queue for queue, code in counts if code is Code.CLAIMABLE_NOW}:
         count, oldest = counts[queue, Code.CLAIMABLE_NOW]
         if count > 1:
@@ -191,37 +201,30 @@ def tally(queues: Iterable[str] | None = None, using: str = "default") -> list[T
     ]
 
 
-def code_of(group: Alike, around: Surroundings) -> Code:
+def grouped(alias: str, queues: Iterable[str] | None = None) -> list[tuple[Code, Alike]]:
     """
-    Choose the reason of rows that stand alike; those that are due count as claimable, whatever their place.
+    Choose the reason of all rows that stand alike at once; those that are due are claimable, whatever their place.
     """
-    return decide(
-        group.standing,
-        is_attempt=around.is_attempt(group.holder, group.is_claimed, group.session),
-        is_unknown=bool(around.unknown(group.oldest.message)),
-        is_served=group.queue in around.served,
-        is_behind=False,
-    )
+    running = transactions(alias)
+    groups = explain_rows.alike(alias, None if queues is None else list(queues))
+    around = surroundings(alias, running, [group.oldest for group in groups])
+    return [(around.code(group.oldest), group) for group in groups]
 
 
 def rows_with(code: Code, using: str = "default") -> models.QuerySet[TransitionMessage]:
     """
     Return the open rows that have one reason, to be listed or narrowed further.
     """
-    found = explain_rows.standing_rows(using)
-    groups = explain_rows.alike(using)
-    around = Surroundings(served=serving(using), sessions=holders(using, (group.holder for group in groups)))
     is_queued = code in (Code.CLAIMABLE_NOW, Code.WAITING_BEHIND)
-    chosen = Q(pk__in=())
-    for group in groups:
-        own = code_of(group, around)
+    chosen, served = Q(pk__in=()), set()
+    for own, group in grouped(using):
         if own is code or (is_queued and own is Code.CLAIMABLE_NOW):
             chosen |= like(group)
-    found = found.filter(chosen)
+            served.add(group.oldest.message.queue_name)
+    found = explain_rows.standing_rows(using).filter(chosen)
     if not is_queued:
         return found
-    served = sorted({group.queue for group in groups if group.queue in around.served})
-    first = list(explain_rows.places(using, served, most=1))
+    first = list(explain_rows.places(using, sorted(served), most=1))
     return found.filter(pk__in=first) if code is Code.CLAIMABLE_NOW else found.exclude(pk__in=first)
 
 
@@ -229,8 +232,9 @@ def like(group: Alike) -> Q:
     """
     Return the filter that finds the rows of a group.
     """
-    declared = {name: getattr(group.oldest.message, name) for name in DECLARED_BY}
-    same = Q(standing=group.standing.value, queue_name=group.queue, **declared)
-    if group.holder:
-        same &= Q(holder=group.holder, backend_pid=group.session, claim_token__isnull=not group.is_claimed)
+    message = group.oldest.message
+    declared = {name: getattr(message, name) for name in DECLARED_BY}
+    same = Q(standing=group.standing.value, queue_name=message.queue_name, locker=group.oldest.locker, **declared)
+    if group.oldest.locker or group.standing is Standing.CLAIMED:
+        same &= Q(backend_pid=message.backend_pid, claim_token__isnull=message.claim_token is None)
     return same

@@ -89,11 +89,7 @@ class Tally:
 
 
 #: The standings that say all there is to say, whatever code and workers there are.
-SETTLED = {
-    Standing.CLAIMED: Code.RUNNING,
-    Standing.LEASED: Code.LEASE_LIVE_UNTIL,
-    Standing.SPENT: Code.SPENT_ALL_ATTEMPTS,
-}
+SETTLED = {Standing.LEASED: Code.LEASE_LIVE_UNTIL, Standing.SPENT: Code.SPENT_ALL_ATTEMPTS}
 WAITING = {
     Standing.BEHIND: Code.WAITING_BEHIND,
     Standing.PAUSED: Code.RETRY_PAUSE_UNTIL,
@@ -101,11 +97,13 @@ WAITING = {
 }
 
 
-def decide(standing: Standing, *, is_attempt: bool | None, is_unknown: bool, is_served: bool, is_behind: bool) -> Code:
+def decide(
+    standing: Standing, *, is_held: bool, is_attempt: bool, is_unknown: bool, is_served: bool, is_behind: bool
+) -> Code:
     """
-    Choose the reason. ``is_attempt`` says whether an attempt is what holds a row, None where its holder is gone.
+    Choose the reason; ``is_held`` says that somebody is known to hold the row, ``is_attempt`` that he is its attempt.
     """
-    if standing is Standing.HELD and is_attempt is not None:
+    if is_held:
         return Code.RUNNING if is_attempt else Code.HELD_BY_SESSION
     if standing in SETTLED:
         return SETTLED[standing]

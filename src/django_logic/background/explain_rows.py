@@ -40,23 +40,13 @@ NEVER_DUE = 1e11
 #: So many rows of a queue are numbered; those behind them are far behind.
 MOST_AHEAD = 10_000
 
-#: The transaction, or the group of them, that holds a row's lock, as text; empty for none. A row keeps the number of
-#: whoever locked it last, so it counts only while that one runs. A group's number is looked up only if there can be
-#: such a group, since asking for another one is an error.
-HOLDER: Final = """
-CASE WHEN {row}.xmax <> '0'::xid AND ({row}.xmax IN ({running}) OR EXISTS (
-    SELECT FROM PG_GET_MULTIXACT_MEMBERS(CASE WHEN MXID_AGE({row}.xmax) BETWEEN 1 AND (
-        SELECT MXID_AGE(datminmxid) FROM pg_database WHERE datname = CURRENT_DATABASE()
-    ) THEN {row}.xmax END) member WHERE member.xid IN ({running})
-)) THEN {row}.xmax::text ELSE '' END
-"""
-RUNNING: Final = """
-SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
-"""
+#: Who locked a row last, as text: a transaction, or a group of them that shared the lock; empty for nobody. It stays
+#: when they are over, so it says something only of those that run.
+LOCKER: Final = "CASE WHEN {row}.xmax <> '0'::xid THEN {row}.xmax::text ELSE '' END"
 
 #: How many rows stand alike, and the oldest of them, given the query that says how each stands.
 ALIKE: Final = """
-SELECT queue_name, standing, MIN(id), COUNT(*) FROM ({standing}) alike GROUP BY queue_name, standing, {declared_by}
+SELECT standing, MIN(id), COUNT(*) FROM ({standing}) alike GROUP BY queue_name, standing, {declared_by}
 """
 #: Which rows come first in each queue, given a query for each that numbers them.
 FIRST: Final = "SELECT id, place FROM ({numbered}) queue_{number}"
@@ -69,9 +59,7 @@ class Standing(StrEnum):
     Name how a row stands, as far as its columns and its lock tell.
     """
 
-    #: Some transaction holds its lock.
-    HELD = "held"
-    #: Claimed, the lease is over, and this database does not show who holds a lock.
+    #: Claimed, and the lease is over: an attempt holds its lock, or died.
     CLAIMED = "claimed"
     LEASED = "leased"
     SPENT = "spent"
@@ -82,9 +70,9 @@ class Standing(StrEnum):
     DUE = "due"
 
 
-class Holder(Func):
+class Locker(Func):
     """
-    Stand for the transaction that holds a row's lock, given the row's key; PostgreSQL alone shows it.
+    Stand for who locked a row last, given the row's key; PostgreSQL alone shows it.
     """
 
     arity = 1
@@ -98,10 +86,10 @@ class Holder(Func):
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Sequence[Any]]:
         """
-        Read it from the row itself and from the list of transactions that run.
+        Read it from the row itself.
         """
         key, parameters = compiler.compile(self.get_source_expressions()[0])
-        return HOLDER.format(row=key.rpartition(".")[0], running=RUNNING), parameters
+        return LOCKER.format(row=key.rpartition(".")[0]), parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +100,8 @@ class Found:
 
     message: TransitionMessage
     standing: Standing
-    #: The transaction that holds it, empty for none.
-    holder: str
+    #: Who locked it last, empty for nobody.
+    locker: str
     #: The earlier durable row that has to end first.
     blocker: int | None
     is_cancelled: bool
@@ -127,23 +115,25 @@ class Alike:
     Count the open rows that stand alike: one queue, one declaration, one standing; with the oldest of them.
     """
 
-    queue: str
     standing: Standing
-    holder: str
-    is_claimed: bool
-    session: int | None
     count: int
     oldest: Found
 
 
-HELD: Final = Value(Standing.HELD.value)
-#: How a row stands that somebody holds, with what tells an attempt from others: holder, session and claim.
-HELD_HOW: Final = Concat(
-    Value(f"{Standing.HELD} "),
-    "holder",
-    Value(" "),
-    Coalesce(Cast("backend_pid", CharField()), Value("0")),
-    Case(When(claim_token__isnull=False, then=Value(" claimed")), default=Value(" free")),
+#: What tells the holder of a row from others, where there may be one: who locked it, which session claimed it.
+HOLDER: Final = Case(
+    When(
+        ~Q(locker="") | Q(claim_token__isnull=False, run_at__lte=FromNow()),
+        then=Concat(
+            Value(" "),
+            "locker",
+            Value(" "),
+            Coalesce(Cast("backend_pid", CharField()), Value("")),
+            Case(When(claim_token__isnull=False, then=Value(" claimed")), default=Value("")),
+            output_field=CharField(),
+        ),
+    ),
+    default=Value(""),
     output_field=CharField(),
 )
 
@@ -174,22 +164,20 @@ def earlier_rows(alias: str) -> models.QuerySet[TransitionMessage]:
     )
 
 
-def standing_of(alias: str, held: Any = HELD) -> Case:
+def standing_of(alias: str) -> Case:
     """
-    Return the expression that says how a row stands, ``held`` for one that somebody holds; what is said first wins.
+    Return the expression that says how a row stands; what is said first wins.
     """
     is_claimed, is_waiting = Q(claim_token__isnull=False), Q(run_at__gt=FromNow())
-    is_durable, has_note = ~Q(kind=Kind.TRANSITION), Q(last_error_message__startswith="[deferred]")
+    is_durable, is_deferred = ~Q(kind=Kind.TRANSITION), Q(last_error_message__startswith="[deferred]")
     has_failed = Q(errors_count__gt=0) & ~Q(last_error_message__startswith="[snoozed]")
-    is_postgresql = connections[alias].vendor == "postgresql"
     return Case(
-        *([When(~Q(holder=""), then=held)] if is_postgresql else []),
-        *([] if is_postgresql else [When(is_claimed & ~is_waiting, then=Value(Standing.CLAIMED.value))]),
         When(is_claimed & is_waiting, then=Value(Standing.LEASED.value)),
+        When(is_claimed, then=Value(Standing.CLAIMED.value)),
         When(Q(attempts_started__gte=attempts_allowed()), then=Value(Standing.SPENT.value)),
         When(Q(run_at__gt=FromNow(NEVER_DUE)), then=Value(Standing.SPENT.value)),
         When(is_durable & Exists(earlier_rows(alias)), then=Value(Standing.BEHIND.value)),
-        When(is_waiting & (has_failed | has_note), then=Value(Standing.PAUSED.value)),
+        When(is_waiting & (has_failed | is_deferred), then=Value(Standing.PAUSED.value)),
         When(is_waiting, then=Value(Standing.SCHEDULED.value)),
         default=Value(Standing.DUE.value),
         output_field=CharField(),
@@ -200,12 +188,12 @@ def standing_rows(
     alias: str, queues: Sequence[str] | None = None, pks: Iterable[int] | None = None
 ) -> models.QuerySet[TransitionMessage]:
     """
-    Return the open rows with ``holder`` and ``standing``, of these queues and with these keys, or of all.
+    Return the open rows with ``locker`` and ``standing``, of these queues and with these keys, or of all.
     """
     found = open_rows(alias, queues)
     if pks is not None:
         found = found.filter(pk__in=list(pks))
-    return found.annotate(holder=Holder("pk")).annotate(standing=standing_of(alias))
+    return found.annotate(locker=Locker("pk"), standing=standing_of(alias))
 
 
 def open_rows(alias: str, queues: Sequence[str] | None) -> models.QuerySet[TransitionMessage]:
@@ -228,7 +216,7 @@ def rows(
     query = standing_rows(alias, queues, pks).annotate(
         blocker=blocker, is_cancelled=asked, error=Left("last_error_message", LONGEST_ERROR), now=FromNow()
     )
-    more = ("standing", "holder", "blocker", "is_cancelled", "error", "now")
+    more = ("standing", "locker", "blocker", "is_cancelled", "error", "now")
     found = query.order_by("id").values(*dict.fromkeys((*TOLD, *more)))
     return [as_found(values, more) for values in (found if limit is None else found[:limit])]
 
@@ -246,30 +234,18 @@ def alike(alias: str, queues: Sequence[str] | None = None) -> list[Alike]:
     """
     Count the open rows by how they stand.
     """
-    standing = open_rows(alias, queues).annotate(holder=Holder("pk")).annotate(standing=standing_of(alias, HELD_HOW))
+    standing = open_rows(alias, queues).annotate(locker=Locker("pk"))
+    standing = standing.annotate(standing=Concat(standing_of(alias), HOLDER, output_field=CharField()))
     sql, parameters = compiled(standing.values("id", "queue_name", "standing", *DECLARED_BY)[EVERYTHING], alias)
     with connections[alias].cursor() as cursor:
         cursor.execute(ALIKE.format(standing=sql, declared_by=", ".join(DECLARED_BY)), parameters)
         counted = cursor.fetchall()
-    oldest = {found.message.pk: found for found in rows(alias, pks=[pk for _queue, _how, pk, _count in counted])}
-    return [as_alike(queue, how, oldest[pk], count) for queue, how, pk, count in counted if pk in oldest]
-
-
-def as_alike(queue: str, how: str, oldest: Found, count: int) -> Alike:
-    """
-    Read how rows stand.
-    """
-    standing, *held = how.split(" ")
-    holder, session, claim = held or ("", "0", "")
-    return Alike(
-        queue=queue,
-        standing=Standing(standing),
-        holder=holder,
-        is_claimed=claim == "claimed",
-        session=int(session) or None,
-        count=count,
-        oldest=oldest,
-    )
+    oldest = {found.message.pk: found for found in rows(alias, pks=[pk for _how, pk, _count in counted])}
+    return [
+        Alike(standing=Standing(how.partition(" ")[0]), count=count, oldest=oldest[pk])
+        for how, pk, count in counted
+        if pk in oldest
+    ]
 
 
 def places(alias: str, queues: Iterable[str], most: int = MOST_AHEAD) -> dict[int, int]:

@@ -4,7 +4,7 @@ Whose sessions hold rows, and who keeps vacuum from its work: PostgreSQL's own v
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -13,7 +13,7 @@ from django.db import connections
 
 from django_logic.background.models import TransitionMessage
 
-__all__ = ["Session", "holders", "oldest_snapshot"]
+__all__ = ["Session", "holders", "oldest_snapshot", "transactions"]
 
 #: The application name, or its beginning, of an attempt's session; behind a pooler its number says little, since the
 #: claim may have been made in another one.
@@ -21,24 +21,23 @@ WORKER_APPLICATION = "dl_worker"
 #: How much of a session's statement is told.
 LONGEST_QUERY = 100
 
-#: The sessions of the transactions that hold rows. A number may stand for a group of transactions that share a lock;
-#: it is looked up only if there can be such a group, since asking for another one is an error.
-HOLDERS: Final = """
-WITH wanted AS (SELECT UNNEST(%(holders)s::text[])::xid AS holder), members AS (
-    SELECT holder, holder AS xid, 1 AS strength FROM wanted
-    UNION ALL
-    SELECT wanted.holder, member.xid, CASE member.mode WHEN 'keysh' THEN 3 ELSE 2 END
-    FROM wanted CROSS JOIN LATERAL PG_GET_MULTIXACT_MEMBERS(CASE WHEN MXID_AGE(wanted.holder) BETWEEN 1 AND (
-        SELECT MXID_AGE(datminmxid) FROM pg_database WHERE datname = CURRENT_DATABASE()
-    ) THEN wanted.holder END) member
-)
-SELECT members.holder::text, lock.pid, session.xact_start, session.usename, session.application_name, session.state,
-    LEFT(session.query, 1000)
-FROM members
-JOIN pg_locks lock ON lock.locktype = 'transactionid' AND lock.mode = 'ExclusiveLock' AND lock.granted
-    AND lock.transactionid = members.xid
-LEFT JOIN pg_stat_activity session ON session.pid = lock.pid
-ORDER BY members.strength DESC
+#: Every transaction that runs and has a number, with its session.
+TRANSACTIONS: Final = """
+SELECT lock.transactionid::text, lock.pid, session.xact_start, session.usename, session.application_name,
+    session.state, LEFT(session.query, 1000)
+FROM pg_locks lock LEFT JOIN pg_stat_activity session ON session.pid = lock.pid
+WHERE lock.locktype = 'transactionid' AND lock.mode = 'ExclusiveLock' AND lock.granted
+"""
+
+#: The transactions of groups that share a lock, the strongest kind of lock first. A number is looked up only if there
+#: can be such a group, since asking for another one is an error.
+MEMBERS: Final = """
+SELECT wanted.number::text, member.xid::text
+FROM (SELECT UNNEST(%(numbers)s::text[])::xid AS number) wanted
+CROSS JOIN LATERAL PG_GET_MULTIXACT_MEMBERS(CASE WHEN MXID_AGE(wanted.number) BETWEEN 1 AND (
+    SELECT MXID_AGE(datminmxid) FROM pg_database WHERE datname = CURRENT_DATABASE()
+) THEN wanted.number END) member
+ORDER BY member.mode = 'keysh'
 """
 
 #: The session with the oldest transaction that keeps dead rows; attempts and other holders of rows are told by row.
@@ -86,16 +85,34 @@ class Session:
         return f"session {self.pid}" + (f" ({known})" if known else "")
 
 
-def holders(alias: str, numbers: Iterable[str]) -> dict[str, Session]:
+def transactions(alias: str) -> dict[str, Session]:
     """
-    Find the session behind each transaction that holds a row; those that have ended meanwhile are absent.
+    Return the sessions of the transactions that run, by the transaction's number; empty where no view shows them.
     """
-    wanted = sorted(set(filter(None, numbers)))
-    if not wanted or connections[alias].vendor != "postgresql":
+    if connections[alias].vendor != "postgresql":
         return {}
     with connections[alias].cursor() as cursor:
-        cursor.execute(HOLDERS, {"holders": wanted})
-        return {holder: as_session(*facts) for holder, *facts in cursor.fetchall()}
+        cursor.execute(TRANSACTIONS)
+        return {number: as_session(*facts) for number, *facts in cursor.fetchall()}
+
+
+def holders(alias: str, running: Mapping[str, Session], lockers: Iterable[str]) -> dict[str, Session]:
+    """
+    Return whose session holds a row, by who locked the row; those whose transaction is over are absent.
+
+    A row's locker is a transaction or a group of them.
+    """
+    numbers = set(filter(None, lockers))
+    found = {number: running[number] for number in numbers if number in running}
+    groups = sorted(numbers - found.keys())
+    if not groups or not running:
+        return found
+    with connections[alias].cursor() as cursor:
+        cursor.execute(MEMBERS, {"numbers": groups})
+        for number, member in cursor.fetchall():
+            if member in running:
+                found.setdefault(number, running[member])
+    return found
 
 
 def oldest_snapshot(alias: str, seconds: float) -> tuple[Session, timedelta] | None:

@@ -102,6 +102,7 @@ def put_back(
     if note is not None:
         values["last_error_message"] = note
     write(Change(model=TransitionMessage, pk=message.pk, expected=ours(message), values=values), alias)
+    hold_behind(message, alias, seconds)
 
 
 def keep(message: TransitionMessage, alias: str, seconds: float) -> None:
@@ -115,8 +116,6 @@ def keep(message: TransitionMessage, alias: str, seconds: float) -> None:
 def fail_attempt(message: TransitionMessage, alias: str, text: str, pause: float | None) -> None:
     """
     Record an error and when the row is due again; None leaves it to an operator.
-
-    Rows behind a durable one wait with it, so that claims need not step over them.
     """
     due = NEVER if pause is None else FromNow(pause)
     values = {
@@ -128,16 +127,25 @@ def fail_attempt(message: TransitionMessage, alias: str, text: str, pause: float
         "modified": FromNow(),
     }
     write(Change(model=TransitionMessage, pk=message.pk, expected=ours(message), values=values), alias)
-    if message.kind != Kind.TRANSITION and pause is not None:
-        behind = TransitionMessage.objects.using(alias).open().exclude(kind=Kind.TRANSITION)
-        behind.filter(
-            app_label=message.app_label,
-            model_name=message.model_name,
-            instance_id=message.instance_id,
-            process_name=message.process_name,
-            id__gt=message.pk,
-            run_at__lt=FromNow(pause),
-        ).update(run_at=FromNow(pause))
+    if pause is not None:
+        hold_behind(message, alias, pause)
+
+
+def hold_behind(message: TransitionMessage, alias: str, seconds: float) -> None:
+    """
+    Let the rows behind one that follows a transition wait with it, so that claims need not step over them.
+    """
+    if message.kind == Kind.TRANSITION or not seconds:
+        return
+    behind = TransitionMessage.objects.using(alias).open().exclude(kind=Kind.TRANSITION)
+    behind.filter(
+        app_label=message.app_label,
+        model_name=message.model_name,
+        instance_id=message.instance_id,
+        process_name=message.process_name,
+        id__gt=message.pk,
+        run_at__lt=FromNow(seconds),
+    ).update(run_at=FromNow(seconds))
 
 
 def write(change: Change, alias: str) -> None:

@@ -45,7 +45,7 @@ class BackgroundSlots(ActionSlots, total=False):
     in_progress_state: State
 
 
-class Deferred(Transition):
+class BackgroundDeclaration(Transition):
     """
     Hold what background transitions and actions have in common.
     """
@@ -94,7 +94,7 @@ class Deferred(Transition):
         return bool(self.conditions or self.permissions)
 
 
-class BackgroundTransition(Deferred):
+class BackgroundTransition(BackgroundDeclaration):
     """
     Declare a move whose side effects run on a worker.
 
@@ -119,7 +119,7 @@ class BackgroundTransition(Deferred):
         super().__init__(action_name, sources, target, dict(slots))
 
 
-class BackgroundAction(Deferred):
+class BackgroundAction(BackgroundDeclaration):
     """
     Declare background work that changes no state when it succeeds.
 

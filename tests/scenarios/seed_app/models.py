@@ -193,3 +193,28 @@ class HandmadeOrder(models.Model):
         # is only the low-latency path, and it must never run before the commit.
         transaction.on_commit(lambda: self.published.append(self.status))
         return True
+
+
+class Consignment(models.Model):
+    """
+    The manual's order as its chapter on background transitions has it.
+    """
+
+    STATUS_CHOICES = [
+        ("draft", "Draft"),
+        ("approved", "Approved"),
+        ("fulfilling", "Fulfilling"),
+        ("fulfilled", "Fulfilled"),
+        ("fulfilment_failed", "Fulfilment failed"),
+        ("cancelled", "Cancelled"),
+    ]
+    status = models.CharField(max_length=32, choices=STATUS_CHOICES, default="draft")
+
+
+class Booking(models.Model):
+    """
+    What an attempt writes in its own transaction.
+    """
+
+    consignment_id = models.BigIntegerField()
+    pid = models.IntegerField()
