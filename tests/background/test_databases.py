@@ -144,7 +144,7 @@ def voyage_work(*side_effects: Any, **options: Any) -> Any:
             "target": "in port",
             "failed_state": "lost",
             **options,
-        }
+        },
     )
 
 

@@ -60,9 +60,9 @@ class Surroundings:
         Choose the reason of a row.
         """
         message, session, standing = row.message, self.holders.get(row.locker), row.standing
-        is_attempt = message.claim_token is not None
+        is_attempt = row.is_claimed
         if session is not None:
-            is_attempt = session.is_worker or (is_attempt and session.pid == message.backend_pid)
+            is_attempt = session.is_worker or (row.is_claimed and session.pid == message.backend_pid)
         is_lost = standing is Standing.CLAIMED and message.pk in self.lost
         return decide(
             unheld(message) if is_lost else standing,
@@ -236,5 +236,5 @@ def like(group: Alike) -> Q:
     declared = {name: getattr(message, name) for name in DECLARED_BY}
     same = Q(standing=group.standing.value, queue_name=message.queue_name, locker=group.oldest.locker, **declared)
     if group.oldest.locker or group.standing is Standing.CLAIMED:
-        same &= Q(backend_pid=message.backend_pid, claim_token__isnull=message.claim_token is None)
+        same &= Q(backend_pid=message.backend_pid, claim_token__isnull=not group.oldest.is_claimed)
     return same

@@ -17,7 +17,7 @@ from django.db.models import Case, CharField, Exists, F, Func, OuterRef, Q, Valu
 from django.db.models.functions import Cast, Coalesce, Concat, Left, RowNumber
 
 from django_logic import conf
-from django_logic.background.models import Cancellation, Kind, TransitionMessage
+from django_logic.background.models import NEVER, Cancellation, Kind, TransitionMessage
 from django_logic.clock import FromNow
 
 __all__ = ["DECLARED_BY", "MOST_AHEAD", "Alike", "Found", "Standing", "alike", "places", "rows", "standing_rows"]
@@ -35,8 +35,6 @@ TOLD: Final = (
 )
 #: How much of an error's text is told.
 LONGEST_ERROR = 200
-#: A row that is due later than this waits for an operator: about three thousand years, in seconds.
-NEVER_DUE = 1e11
 #: So many rows of a queue are numbered; those behind them are far behind.
 MOST_AHEAD = 10_000
 
@@ -78,7 +76,9 @@ class Locker(Func):
     arity = 1
     output_field = CharField()
 
-    def as_sql(self, compiler: Any, connection: Any, *_template: Any, **extra: Any) -> tuple[str, Sequence[Any]]:
+    def as_sql(
+        self, compiler: Any, connection: Any, *_template: Any, **extra: Any
+    ) -> tuple[str, tuple[str | int, ...]]:
         """
         Say "nobody known".
         """
@@ -102,11 +102,12 @@ class Found:
     standing: Standing
     #: Who locked it last, empty for nobody.
     locker: str
-    #: The earlier durable row that has to end first.
-    blocker: int | None
-    is_cancelled: bool
-    error: str
+    is_claimed: bool
     now: datetime
+    #: The earlier durable row that has to end first.
+    blocker: int | None = None
+    is_cancelled: bool = False
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +161,7 @@ def earlier_rows(alias: str) -> models.QuerySet[TransitionMessage]:
             process_name=OuterRef("process_name"),
             id__lt=OuterRef("id"),
         )
-        .filter(errors_count__lt=attempts_allowed(), run_at__lt=FromNow(NEVER_DUE))
+        .filter(run_at__lt=NEVER)
     )
 
 
@@ -175,7 +176,7 @@ def standing_of(alias: str) -> Case:
         When(is_claimed & is_waiting, then=Value(Standing.LEASED.value)),
         When(is_claimed, then=Value(Standing.CLAIMED.value)),
         When(Q(attempts_started__gte=attempts_allowed()), then=Value(Standing.SPENT.value)),
-        When(Q(run_at__gt=FromNow(NEVER_DUE)), then=Value(Standing.SPENT.value)),
+        When(Q(run_at__gte=NEVER), then=Value(Standing.SPENT.value)),
         When(is_durable & Exists(earlier_rows(alias)), then=Value(Standing.BEHIND.value)),
         When(is_waiting & (has_failed | is_deferred), then=Value(Standing.PAUSED.value)),
         When(is_waiting, then=Value(Standing.SCHEDULED.value)),
@@ -227,7 +228,7 @@ def as_found(values: dict[str, Any], names: Sequence[str]) -> Found:
     """
     more = {name: values.pop(name) for name in names}
     more["standing"], more["is_cancelled"] = Standing(more["standing"]), bool(more["is_cancelled"])
-    return Found(message=TransitionMessage(**values), **more)
+    return Found(message=TransitionMessage(**values), is_claimed=values["claim_token"] is not None, **more)
 
 
 def alike(alias: str, queues: Sequence[str] | None = None) -> list[Alike]:
@@ -240,12 +241,21 @@ def alike(alias: str, queues: Sequence[str] | None = None) -> list[Alike]:
     with connections[alias].cursor() as cursor:
         cursor.execute(ALIKE.format(standing=sql, declared_by=", ".join(DECLARED_BY)), parameters)
         counted = cursor.fetchall()
-    oldest = {found.message.pk: found for found in rows(alias, pks=[pk for _how, pk, _count in counted])}
-    return [
-        Alike(standing=Standing(how.partition(" ")[0]), count=count, oldest=oldest[pk])
-        for how, pk, count in counted
-        if pk in oldest
-    ]
+    # Whatever has become of the oldest rows meanwhile, they say what the others are.
+    rows_by_key = TransitionMessage.objects.using(alias).filter(pk__in=[pk for _how, pk, _count in counted])
+    oldest = {values["id"]: values for values in rows_by_key.order_by().annotate(now=FromNow()).values(*TOLD, "now")}
+    return [as_alike(how, dict(oldest[pk]), count) for how, pk, count in counted if pk in oldest]
+
+
+def as_alike(how: str, oldest: dict[str, Any], count: int) -> Alike:
+    """
+    Read how rows stand, and put it in the place of what the oldest of them says by now.
+    """
+    standing, locker, session, claim = (*how.split(" "), "", "", "")[:4]
+    now = oldest.pop("now")
+    message = TransitionMessage(**{**oldest, "backend_pid": int(session) if session else None})
+    found = Found(message=message, standing=Standing(standing), locker=locker, is_claimed=bool(claim), now=now)
+    return Alike(standing=found.standing, count=count, oldest=found)
 
 
 def places(alias: str, queues: Iterable[str], most: int = MOST_AHEAD) -> dict[int, int]:
@@ -256,7 +266,7 @@ def places(alias: str, queues: Iterable[str], most: int = MOST_AHEAD) -> dict[in
     place = Window(RowNumber(), order_by=[*order]) - 1
     statements, parameters = [], []
     for number, queue in enumerate(queues):
-        due = standing_rows(alias, [queue]).filter(standing=Standing.DUE.value)
+        due = standing_rows(alias, [queue]).filter(Q(standing=Standing.DUE.value))
         sql, own = compiled(due.annotate(place=place).order_by(*order).values("id", "place")[:most], alias)
         statements.append(FIRST.format(numbered=sql, number=number))
         parameters += own

@@ -123,7 +123,7 @@ def oldest_snapshot(alias: str, seconds: float) -> tuple[Session, timedelta] | N
     """
     if connections[alias].vendor != "postgresql":
         return None
-    parameters = {"seconds": seconds, "table": f'"{TransitionMessage._meta.db_table}"'}
+    parameters: dict[str, Any] = {"seconds": seconds, "table": f'"{TransitionMessage._meta.db_table}"'}
     with connections[alias].cursor() as cursor:
         cursor.execute(OLDEST_SNAPSHOT, parameters)
         row = cursor.fetchone()

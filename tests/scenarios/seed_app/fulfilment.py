@@ -1,7 +1,7 @@
 """
 The manual's background transition, word for word, with hooks that fail, wait and crash as a test asks them to.
 
-A test says what shall happen by keywords of the call; what hooks did stands in the ledger, which no rollback takes back.
+A test says what shall happen by keywords of the call. What hooks did stands in the ledger, which no rollback reaches.
 """
 
 from __future__ import annotations
