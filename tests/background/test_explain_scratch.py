@@ -1,38 +1,24 @@
 from __future__ import annotations
-import threading, time
 import pytest
-from django.db import connection, connections, transaction
-from django.test.utils import CaptureQueriesContext
-from django_logic.background import run_available, claim
-from django_logic.background.models import TransitionMessage, Worker
-from django_logic.background.explain import explain, tally, rows_with, Code
+from django.core.management import call_command
+from django_logic.background import run_available
+from django_logic.background.models import TransitionMessage
 from tests.worker_app.models import Job
-
 pytestmark = pytest.mark.django_db(transaction=True)
 
-
-def test_scratch():
+def test_scratch(capsys):
     jobs = [Job.objects.create() for _ in range(4)]
-    for j in jobs:
-        j.process.quick()
-    jobs[0].process
-    a = [r.pk for r in TransitionMessage.objects.order_by("pk")]
-    claim.take("default", a[0])
-    other = connection.copy()
-    with other.cursor() as c:
-        c.execute("begin")
-        c.execute("select 1 from django_logic_background_transitionmessage where id=%s for share", [a[1]])
-        o2 = connection.copy()
-        with o2.cursor() as c2:
-            c2.execute("begin")
-            c2.execute("select 1 from django_logic_background_transitionmessage where id=%s for share", [a[1]])
-            with CaptureQueriesContext(connection) as q:
-                for e in explain():
-                    print(e)
-            print(len(q))
-            for t in tally():
-                print(t)
-            for code in Code:
-                print(code, list(rows_with(code).values_list("pk", flat=True)))
-        o2.close()
-    other.close()
+    jobs[0].process.fail_and_pause(times=9)
+    jobs[1].process.quick(delay=100)
+    jobs[2].process.refuse()
+    jobs[3].process.fail_after(times=9)
+    for _ in range(5): run_available()
+    for r in TransitionMessage.objects.all(): print(r.pk, r.label, r.outcome)
+    call_command("dl_transitions")
+    call_command("dl_transitions", "--json", "--queues", " work , sidd")
+    a = {r.transition_name+r.kind: r.pk for r in TransitionMessage.objects.all()}
+    print(a)
+    for args in (["--send", str(a["fail_and_pausetransition"])], ["--send", "99"], ["--send", "x"], ["--retry", str(a["refusetransition"])], ["--retry", str(a["fail_aftercallback"]-0)], ["--cancel", str(a["quicktransition"])]):
+        try: call_command("dl_transitions", *args)
+        except Exception as e: print(type(e), e)
+    call_command("dl_transitions")

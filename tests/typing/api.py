@@ -21,6 +21,17 @@ from django_logic import (
     TransitionsMixin,
     refusal_message,
 )
+from django_logic.background import (
+    BackgroundAction,
+    BackgroundTransition,
+    Backoff,
+    PermanentFailure,
+    Snooze,
+    in_flight,
+    retry_pending,
+    run_available,
+    sync_execution,
+)
 from django_logic.exceptions import (
     AlreadyInProgress,
     InvalidTransition,
@@ -196,3 +207,44 @@ def read_back(order: Order) -> list[str]:
     entry = AuditEntry.objects.latest("occurred_at")
     assert_type(change.sequence, int)
     return [change.action, change.actor_label, entry.outcome]
+
+
+class Parcels(Process):
+    """
+    Background declarations with every slot of their own.
+    """
+
+    transitions = [
+        BackgroundTransition(
+            "send",
+            sources=["packed"],
+            target="sent",
+            in_progress_state="sending",
+            failed_state="lost",
+            queue="parcels",
+            timeout=30,
+            no_retry_on=(ValueError,),
+            max_errors=3,
+            retry=Backoff(first=10, factor=2, limit=60),
+            priority=-1,
+        ),
+        BackgroundAction("weigh", sources="*", queue="parcels", retry=Backoff()),
+    ]
+
+
+def use_background(order: Order) -> None:
+    """
+    Run and ask about background work.
+    """
+    assert_type(run_available(["parcels"], limit=10), int)
+    assert_type(retry_pending(), int)
+    assert_type(in_flight(order), bool)
+    with sync_execution():
+        raise PermanentFailure("no such address")
+
+
+def later(order: models.Model, **kwargs: Any) -> None:
+    """
+    Put work back from a hook.
+    """
+    raise Snooze(30, "the courier is closed")

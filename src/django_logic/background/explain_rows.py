@@ -170,15 +170,15 @@ def standing_of(alias: str) -> Case:
     Return the expression that says how a row stands; what is said first wins.
     """
     is_claimed, is_waiting = Q(claim_token__isnull=False), Q(run_at__gt=FromNow())
-    is_durable, is_deferred = ~Q(kind=Kind.TRANSITION), Q(last_error_message__startswith="[deferred]")
-    has_failed = Q(errors_count__gt=0) & ~Q(last_error_message__startswith="[snoozed]")
+    is_durable = ~Q(kind=Kind.TRANSITION)
+    is_put_back = Q(last_error_message__startswith="[snoozed]") | Q(last_error_message__startswith="[deferred]")
     return Case(
         When(is_claimed & is_waiting, then=Value(Standing.LEASED.value)),
         When(is_claimed, then=Value(Standing.CLAIMED.value)),
         When(Q(attempts_started__gte=attempts_allowed()), then=Value(Standing.SPENT.value)),
         When(Q(run_at__gte=NEVER), then=Value(Standing.SPENT.value)),
         When(is_durable & Exists(earlier_rows(alias)), then=Value(Standing.BEHIND.value)),
-        When(is_waiting & (has_failed | is_deferred), then=Value(Standing.PAUSED.value)),
+        When(is_waiting & Q(errors_count__gt=0) & ~is_put_back, then=Value(Standing.PAUSED.value)),
         When(is_waiting, then=Value(Standing.SCHEDULED.value)),
         default=Value(Standing.DUE.value),
         output_field=CharField(),

@@ -19,7 +19,7 @@ from django_logic.background.explain_sessions import Session
 from django_logic.background.models import Kind
 from django_logic.background.safety_nets import SEEN_WITHIN
 
-__all__ = ["detail_of", "moment", "next_command", "snapshot_note", "span"]
+__all__ = ["detail_of", "moment", "next_command", "snapshot_note", "span", "span_of"]
 
 #: How much of an error is told.
 LONGEST_ERROR = 120
@@ -228,11 +228,19 @@ def span(length: timedelta) -> str:
     """
     Write a duration with its two largest units.
     """
-    seconds = max(0, int(length.total_seconds()))
-    days, rest = divmod(seconds, 86_400)
-    hours, rest = divmod(rest, 3600)
-    minutes, seconds = divmod(rest, 60)
-    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
-    first = next((place for place, (number, _unit) in enumerate(parts) if number), 3)
-    shown = [f"{number} {unit}" for place, (number, unit) in enumerate(parts[first : first + 2]) if number or not place]
-    return " ".join(shown)
+    return span_of(length.total_seconds())
+
+
+def span_of(seconds: float) -> str:
+    """
+    Write a duration given in seconds with its two largest units.
+    """
+    whole = max(0, int(seconds))
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -31,28 +31,24 @@ class Backoff:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        rules = {"first": self.first >= 0, "factor": self.factor >= 1, "limit": self.limit >= 0}
-        rules["jitter"] = 0 <= self.jitter <= 1
-        for name, is_right in rules.items():
+        for name, least, most in (("first", 0, None), ("factor", 1, None), ("limit", 0, None), ("jitter", 0, 1)):
             value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise ImproperlyConfigured(
-                    f"django_logic.background.Backoff: {name} must be a number; found {value!r}."
-                )
-            if not is_right:
+            is_number = not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
+            if not is_number or value < least or (most is not None and value > most):
                 raise ImproperlyConfigured(
                     f"django_logic.background.Backoff: {name}={value!r} makes no sense. first and limit are seconds"
-                    " from 0, factor is at least 1, jitter lies between 0 and 1."
+                    " from 0, factor is a number from 1, jitter lies between 0 and 1."
                 )
 
     def pause(self, errors: int) -> float:
         """
         Return how long to wait after this many errors.
         """
-        steps = max(0, errors - 1)
-        # A power that overflows is past every limit.
-        bounded = self.limit if steps > 1000 else min(self.limit, self.first * self.factor**steps)
-        return float(bounded * (1 + random.uniform(-self.jitter, self.jitter)))  # noqa: S311 (spreads load, no secret)
+        try:
+            grown = min(self.limit, self.first * self.factor ** max(0, errors - 1))
+        except OverflowError:  # past every limit
+            grown = self.limit
+        return float(grown * (1 + random.uniform(-self.jitter, self.jitter)))  # noqa: S311 (spreads load, no secret)
 
 
 def pause_after(retry: Backoff | None, errors: int) -> float:

@@ -1,0 +1,297 @@
+"""
+Prove that an attempt has its limits: of time, of what it may do to its process, and of what it leaves behind.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+
+from tests.worker import processes
+from tests.worker.altered import GROWN_UP, LOOK_EVERY, UPKEEP_EVERY, UPKEEP_LIMIT, altered
+from tests.worker.asking import ask, is_all_done
+from tests.worker.fault_process import BestEffortProcess, FaultProcess, jobs_have
+from tests.worker.gates import Gate
+from tests.worker.harness import is_held, open_rows, row, until, worker
+from tests.worker.invariants import violations
+from tests.worker_app.ledger import Ledger
+from tests.worker_app.models import Effect, Job
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres", "ledger")]
+
+#: The advisory lock of PostgreSQL that hooks wait for.
+KEY = 4711
+
+
+@pytest.fixture
+def closed_lock(transactional_db: None) -> Iterator[None]:
+    """
+    Hold the advisory lock in this process's session, until the test or `open_lock` lets it go.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [KEY])
+    yield
+    open_lock()
+
+
+def open_lock() -> None:
+    """
+    Let those go on that wait for the advisory lock.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_unlock_all()")
+
+
+def workers_pids(jobs: list[Job]) -> list[int]:
+    """
+    List the processes that did these jobs, in the order in which they did them.
+    """
+    wanted = [job.pk for job in jobs]
+    return list(Effect.objects.filter(job_id__in=wanted).order_by("id").values_list("pid", flat=True))
+
+
+class TestTime:
+    """
+    An attempt past its time limit is killed and costs exactly one error.
+    """
+
+    @pytest.mark.parametrize("action", ["overrun", "spin"])
+    def test_attempt_past_its_limit_is_killed_and_tried_again(self, action: str, gate: Gate, ledger: Ledger) -> None:
+        """
+        D42: one charge for each attempt, whether the hook waits or keeps the interpreter busy; the worker goes on.
+        """
+        job = ask(action, **({"gate": str(gate.path)} if action == "overrun" else {}))
+
+        with worker() as running:
+            until(is_all_done)
+            is_running = running.is_running()
+
+        message = row(job)
+        assert is_running
+        assert violations([job], accepted=1) == []
+        assert (job.state, message.outcome, message.errors_count) == ("failed", "failed", 3)
+        assert message.last_error_message.startswith("[timeout] killed after 1.")
+        assert ledger.count("warned", "stop") == 1
+
+    def test_lock_of_a_killed_attempt_outlives_it_without_holding_up_other_deadlines(
+        self, closed_lock: None, gate: Gate
+    ) -> None:
+        """
+        D43: the server does not notice that the client of a long statement is gone, so the row stays locked and the
+        error can't be written; others are killed and accounted for meanwhile, and it lands once the server lets go.
+        """
+        with jobs_have(FaultProcess):
+            held = ask("query_long", key=KEY)
+            with worker(concurrency=2, settings=altered(process=FaultProcess)) as running:
+                until(lambda: row(held).attempts_started == 1)
+                first_child = running.children()
+                until(lambda: running.children() and set(first_child) - set(running.children()))
+                other = ask("overrun", gate=str(gate.path))
+                until(lambda: row(other).errors_count == 2)
+                while_held = (row(held).errors_count, is_held(row(held)))
+                open_lock()
+                gate.let_go(3)
+                until(is_all_done)
+
+            assert while_held == (0, True)
+            assert violations([held, other], accepted=2) == []
+            assert (row(held).outcome, row(held).attempts_started, row(held).errors_count) == ("succeeded", 2, 1)
+
+    def test_safety_nets_work_while_every_child_is_busy(self, gate: Gate) -> None:
+        """
+        D40: a spent row is finished though the only child has a long attempt.
+        """
+        with worker(settings=altered({UPKEEP_EVERY: 0.3})):
+            ask("wait", gate=str(gate.path))
+            gate.arrival()
+            spent = ask("aside")
+            type(row(spent)).objects.filter(pk=row(spent).pk).update(attempts_started=3, errors_count=2)
+            until(lambda: row(spent).is_completed)
+            gate.let_go()
+            until(lambda: {message.queue_name for message in open_rows()} <= {"side"})
+
+        spent.refresh_from_db()
+        assert (spent.state, row(spent).outcome, row(spent).errors_count) == ("failed", "failed", 3)
+        assert row(spent).duration_ms is None
+
+    def test_upkeep_that_hangs_in_a_failure_callback_is_ended_and_the_rest_goes_on(
+        self, gate: Gate, ledger: Ledger
+    ) -> None:
+        """
+        D44: without durable callbacks the nets run failure callbacks; one that hangs is ended, deadlines fire
+        meanwhile, and the next spread finishes the rows behind it.
+        """
+        with jobs_have(BestEffortProcess):
+            stuck = [ask("hang_when_failed") for _ in range(2)]
+            for job in stuck:
+                type(row(job)).objects.filter(pk=row(job).pk).update(
+                    attempts_started=3, errors_count=2, queue_name="elsewhere"
+                )
+            settings = altered({UPKEEP_EVERY: 1.0, UPKEEP_LIMIT: 2.0}, process=BestEffortProcess)
+            with worker(settings=settings) as running:
+                until(lambda: ledger.count("hanging") == 1)
+                other = ask("overrun", gate=str(gate.path))
+                until(lambda: row(other).errors_count >= 1)
+                is_second_waiting = ledger.count("hanging") == 1
+                gate.let_go(3)
+                until(is_all_done)
+                until(lambda: "Upkeep took longer than 2 s" in running.log)
+
+            assert is_second_waiting
+            assert [row(job).outcome for job in stuck] == ["failed", "failed"]
+            assert violations([*stuck, other], accepted=3) == []
+
+
+class TestProcesses:
+    """
+    What a hook does to its process is an attempt's end, not the worker's.
+    """
+
+    @pytest.mark.parametrize(
+        ("how", "told"),
+        [
+            ("exit", "its process left with exit status 7"),
+            ("exit_0", "its process left with exit status 0"),
+            ("kill", "its process was ended by SIGKILL"),
+            ("abort", "its process was ended by SIGABRT"),
+        ],
+    )
+    def test_hook_that_ends_its_process_costs_one_attempt(self, how: str, told: str) -> None:
+        """
+        D38: whatever the status, 0 included, it is a crash; the row says which, and is tried again.
+        """
+        job = ask("crash", how=how)
+
+        with worker() as running:
+            until(is_all_done)
+            is_running = running.is_running()
+
+        assert is_running
+        assert violations([job], accepted=1) == []
+        assert (row(job).outcome, row(job).attempts_started, row(job).errors_count) == ("succeeded", 2, 1)
+        assert row(job).last_error_message == f"[crashed] {told}"
+
+    def test_system_exit_in_a_hook_is_a_crash_whose_traceback_is_logged(self) -> None:
+        """
+        D45: the row is tried again, and the log tells where the exit was raised.
+        """
+        job = ask("exit", status=0)
+
+        with worker() as running:
+            until(is_all_done)
+            log = running.log
+
+        assert violations([job], accepted=1) == []
+        assert (row(job).outcome, row(job).errors_count) == ("succeeded", 1)
+        assert row(job).last_error_message == "[crashed] its process left with exit status 0"
+        assert "raise SystemExit(status)" in log
+
+    def test_child_is_replaced_after_its_number_of_attempts(self) -> None:
+        """
+        With at most two attempts a child, seven rows, each with its callback, take seven children; nobody complains.
+        """
+        jobs = [ask("quick") for _ in range(7)]
+
+        with worker(args=["--max-attempts-per-child", "2"]) as running:
+            until(is_all_done)
+            log = running.log
+
+        pids = workers_pids(jobs)
+        assert len(pids) == 7
+        assert max(pids.count(pid) for pid in pids) <= 2
+        assert "ERROR" not in log
+
+    def test_child_that_grew_is_replaced(self) -> None:
+        """
+        A child that keeps what it took makes way for a fresh one; one that does not grow stays.
+        """
+        keeping = [ask("eat", mebibytes=48, is_kept=True) for _ in range(2)]
+        modest = [ask("eat", mebibytes=48) for _ in range(3)]
+
+        with worker(args=["--max-growth", "24"], settings=altered({GROWN_UP: 1, LOOK_EVERY: 1})) as running:
+            until(is_all_done)
+            log = running.log
+
+        pids = workers_pids([*keeping, *modest])
+        assert pids[0] == pids[1]
+        assert pids[1] != pids[2]
+        assert len(set(pids[2:])) == 1
+        assert "ERROR" not in log
+
+    def test_attempt_starts_where_no_trace_of_the_one_before_is_left(self) -> None:
+        """
+        Context variables, language and time zone of one attempt do not reach the next one in the same child.
+        """
+        with jobs_have(FaultProcess):
+            jobs = [ask("leave_traces"), ask("find_no_trace")]
+
+            with worker(settings=altered(process=FaultProcess)):
+                until(is_all_done)
+
+            pids = workers_pids(jobs)
+            assert row(jobs[1]).outcome == "succeeded", row(jobs[1]).last_error_message
+            assert len(set(pids)) == 1
+
+    def test_child_leaves_the_exit_status_of_a_hooks_own_process_to_the_hook(self) -> None:
+        """
+        The worker reaps its own children only, so `subprocess` gets the status it waits for.
+        """
+        job = ask("spawn")
+
+        with worker():
+            until(is_all_done)
+
+        assert (row(job).outcome, row(job).errors_count) == ("succeeded", 0)
+
+    def test_thread_that_a_hook_left_behind_holds_up_neither_recycling_nor_the_end(self) -> None:
+        """
+        A child leaves though a thread of its never ends.
+        """
+        ask("leave_a_thread")
+
+        with worker(args=["--max-attempts-per-child", "1"]) as running:
+            until(is_all_done)
+            began = time.monotonic()
+            running.term()
+            status = running.wait()
+            took = time.monotonic() - began
+
+        assert status == 0
+        assert took < 10
+
+    def test_one_row_takes_one_of_many_children(self, gate: Gate) -> None:
+        """
+        D48: the others stay free for what comes.
+        """
+        first = ask("wait", gate=str(gate.path))
+
+        with worker(concurrency=3) as running:
+            gate.arrival()
+            others = [ask("quick") for _ in range(3)]
+            until(lambda: all(row(job).is_completed for job in others))
+            has_second = gate.has_arrival()
+            sessions = len(running.sessions())
+            gate.let_go()
+            until(is_all_done)
+
+        assert not has_second
+        assert row(first).attempts_started == 1
+        # Three for attempts, one for accounts, one to listen, and upkeep's for a moment.
+        assert sessions <= 6
+
+
+def test_pids_of_the_ledger_are_those_of_children() -> None:
+    """
+    What the tests above tell apart is processes: this one does no work itself.
+    """
+    job = ask("quick")
+
+    with worker():
+        until(is_all_done)
+
+    assert workers_pids([job]) != [os.getpid()]
+    assert processes.is_running(os.getpid())
