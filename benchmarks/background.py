@@ -80,7 +80,7 @@ def measure(options: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, An
     machine = facts.machine()
     plan = QUICK if options.quick else FULL
     if options.rounds is not None:
-        plan = replace(plan, rounds=options.rounds)
+        plan = replace(plan, rounds=options.rounds, other_rounds=options.rounds)
     log = options.json.with_suffix(".log")
     server = stack.enter_context(postgres())
     redis_url = stack.enter_context(optional_redis())

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from datetime import datetime, time, timedelta, timezone
 from typing import Any, NamedTuple
 
+from django.utils.safestring import mark_safe
 from hypothesis import strategies as st
 
 from tests.app.models import Grade, Status
@@ -53,7 +54,16 @@ class Access(enum.Flag):
     SHARE = enum.auto()
 
 
-MEMBERS = [*Status, *Grade, *Planet, *Plain, *Access, Access.READ | Access.SHARE, Access(0)]
+class Wording(enum.Enum):
+    """
+    An enum whose value would lose its class, and one whose value is nested by itself.
+    """
+
+    BOLD = mark_safe("<b>")
+    TREE = (((((((((("leaf",),),),),),),),),),)
+
+
+MEMBERS = [*Status, *Grade, *Planet, *Plain, *Access, *Wording, Access.READ | Access.SHARE, Access(0)]
 
 
 def told(value: Any) -> Any:

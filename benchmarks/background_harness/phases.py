@@ -16,7 +16,7 @@ from background_harness.figures import Board
 from harness.crew import Crew, KitUnavailable, Member
 
 # The warm-up is sized so that the slowest engine takes a few seconds.
-WARM_UP_JOBS, WARM_UP_CHILDREN = 80, 2
+WARM_UP_JOBS, MAIN_CHILDREN = 80, 2
 MOST_JOBS, FEWEST_JOBS = 4000, 40
 PERCENTILE_PARTS = 20
 
@@ -24,10 +24,11 @@ PERCENTILE_PARTS = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """
-    How long and how often each thing is measured.
+    How long and how often each thing is measured; two children in every round, other numbers in the first ones.
     """
 
     rounds: int
+    other_rounds: int
     seconds: float
     drains: Sequence[tuple[str, int]]
     calls: int
@@ -40,6 +41,7 @@ class Plan:
 
 QUICK = Plan(
     rounds=1,
+    other_rounds=1,
     seconds=0.5,
     drains=((NO_OP, 2), (ONE_WRITE, 2)),
     calls=10,
@@ -51,7 +53,8 @@ QUICK = Plan(
 )
 FULL = Plan(
     rounds=3,
-    seconds=1.2,
+    other_rounds=2,
+    seconds=1.0,
     drains=tuple((workload, children) for workload in (NO_OP, ONE_WRITE) for children in (1, 2, 4)),
     calls=60,
     latency_seconds=8.0,
@@ -93,7 +96,7 @@ class Run:
         """
         for key in self.members:
             _say(f"warm-up: {key}")
-            children = self._profiles[key]["children"] or [WARM_UP_CHILDREN]
+            children = self._profiles[key]["children"] or [MAIN_CHILDREN]
             answer = self._ask(key, "warm-up", "drain", jobs=WARM_UP_JOBS, children=children[0], workload=NO_OP)
             if answer is not None:
                 pace = WARM_UP_JOBS / answer["seconds"]
@@ -107,7 +110,10 @@ class Run:
             trials: list[tuple[str, Callable[[str], None]]] = []
             trials += [(key, self._enqueue) for key in self._having("enqueue")]
             for key in self._having("drain"):
-                trials += [(key, self._drain_of(*drain)) for drain in self._drains_of(key)]
+                drains = self._drains_of(key)
+                if number > self.plan.other_rounds:
+                    drains = [drain for drain in drains if drain[1] == MAIN_CHILDREN]
+                trials += [(key, self._drain_of(*drain)) for drain in drains]
             _say(f"enqueue and drain: round {number} of {self.plan.rounds}")
             for key, trial in random.Random(number).sample(trials, len(trials)):  # noqa: S311 (an order, not a secret)
                 trial(key)

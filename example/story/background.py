@@ -53,7 +53,7 @@ def silent_courier(stage: Stage, cast: Cast) -> None:
     stage.run(lambda: printer.make_trouble(times=1))
     if connection.vendor == "sqlite":
         stage.note("SQLite has no row locks: a worker on it has one child, and is for development.")
-    with crew.worker(stage, "worker-1"):
+    with crew.worker(stage, "north"):
         stage.run(lambda: crew.wait_for(order, "fulfilled"))
         row = stage.run(lambda: crew.newest_row(order), name="row")
         stage.fact("two attempts failed, the third did it", (row.attempts_started, row.errors_count), (3, 2))
@@ -82,7 +82,7 @@ def killed_worker(stage: Stage, cast: Cast) -> None:
     stage.say("Now pull the plug. The printer is jammed, so that a worker stops in the middle of an order.")
     order = stage.run(lambda: ready_to_send(cast), name="order")
     stage.run(lambda: printer.get_stuck())
-    with crew.worker(stage, "worker-2") as unlucky:
+    with crew.worker(stage, "south") as unlucky:
         unlucky.pid()
         stage.run(lambda: order.process.dispatch(address="Hill Road 1", reason="packed"))
         row = crew.newest_row(order)
@@ -103,7 +103,7 @@ def killed_worker(stage: Stage, cast: Cast) -> None:
         "Another worker comes. A row is kept for a while after a claim, in case its worker lives; we are in a hurry and"
         " say that it does not."
     )
-    with crew.worker(stage, "worker-3"):
+    with crew.worker(stage, "east"):
         stage.command("dl_transitions", "--send", str(row.pk))
         stage.run(lambda: crew.wait_for(order, "fulfilled"))
     row = stage.run(lambda: crew.newest_row(order), name="row")

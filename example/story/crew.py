@@ -18,6 +18,7 @@ from typing import IO, TypeVar, cast
 from django.conf import settings
 from django.db import connection
 
+from django_logic.background.explain import Code, explain
 from django_logic.background.models import MessageQuerySet, TransitionMessage, Worker
 from example import services
 from example.shop.dispatch import printer
@@ -52,9 +53,12 @@ class Crew:
         """
         Pull the plug: the worker and the child that works on an order die at once, and neither can say a word.
         """
-        for pid in {self.pid(), *printer.asked_by(newest_row(order).transition_id)}:
+        row = newest_row(order)
+        for pid in {self.pid(), *printer.asked_by(row.transition_id)}:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        # The server notices within moments that the session is gone, and gives its locks back.
+        wait_until(lambda: explain(pks=[row.pk])[0].code is not Code.RUNNING or None, "the end of a session")
 
 
 @contextmanager

@@ -100,7 +100,7 @@ class Stage:
         written = StringIO()
         # A progress bar would be drawn into the story.
         call_command(*words, stdout=written, stderr=StringIO())
-        self.block(written.getvalue())
+        self.block("\n".join(map(self.folded, written.getvalue().splitlines())))
 
     def typed(self, line: str) -> None:
         """
@@ -131,6 +131,15 @@ class Stage:
         self.line("")
         for row in source_of(function).splitlines():
             self.line("      " + self.styled(row, "cyan"))
+
+    def folded(self, row: str) -> str:
+        """
+        Fold a line that is too long where a word ends, and leave every other one, such as a table's, as it is.
+        """
+        width = self.width - 2
+        if len(row) <= width:
+            return row
+        return textwrap.fill(row, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
     def code(self, text: str) -> None:
         """

@@ -342,7 +342,7 @@ def test_row_that_came_under_the_cache_lock_is_seen(flow: Flow, ticket: Ticket) 
 
     flow(work(lock="cache", conditions=[move_away]))
 
-    with pytest.raises(Exception, match="left that state|moved") as refused:
+    with pytest.raises(Exception, match=r"left that state|moved") as refused:
         ticket.flow.go()
 
     assert getattr(refused.value, "reason", None) == "moved"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from django_logic import Transition
 from django_logic.background import Backoff, PermanentFailure, Snooze, attempt, run_available, sync_execution
 from django_logic.background.exceptions import AttemptFailed
 from django_logic.background.models import NEVER, Kind, TransitionMessage
+from django_logic.clock import FromNow
 from tests.app.hooked import Boom, Diary, fresh, moves, stored
 from tests.app.models import Guarded, Parcel, Product, Ticket
 from tests.background.flows import AT_ONCE, Flow, act, make_due, message, messages, new_ticket, run_out, work
@@ -152,7 +154,7 @@ def test_head_that_waits_holds_others_back_even_when_they_are_due(flow: Flow, di
     ticket.flow.go()
     attempt.run(message(ticket).pk)
     first, _last = messages(ticket, "callback")
-    TransitionMessage.objects.filter(pk=first.pk).update(run_at=NEVER)
+    TransitionMessage.objects.filter(pk=first.pk).update(run_at=FromNow(3600))
 
     assert (run_available(), diary) == (0, [])
 
@@ -272,10 +274,8 @@ def test_database_error_of_a_callback_counts_on_its_own_row(flow: Flow, diary: D
         Guarded.objects.create(state="forbidden")
 
     def swallow(instance: Any, **keywords: Any) -> None:
-        try:
+        with suppress(IntegrityError):
             violate(instance)
-        except IntegrityError:
-            pass
 
     flow(work(callbacks=[violate, swallow, diary.hook("last")], max_errors=1))
     ticket.flow.go()
@@ -430,6 +430,46 @@ def test_context_that_can_not_be_stored_is_named_in_the_log(
     (record,) = caplog.records
     assert (record.levelname, "handle" in record.getMessage()) == ("WARNING", True)
     assert message(ticket).outcome == "succeeded"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_context_that_is_too_large_as_a_whole_fails_nothing(flow: Flow, ticket: Ticket, fails: bool) -> None:
+    """
+    Parts that can be stored one by one but not together are left out as far as needed; the work ends as it would.
+    """
+    seen: list[Any] = []
+
+    def effect(instance: Any, context: dict[str, Any], **keywords: Any) -> None:
+        context.update({"small": 1, "first": "x" * 600_000, "second": "y" * 600_000})
+        if fails:
+            raise PermanentFailure
+
+    def look(instance: Any, context: dict[str, Any], **keywords: Any) -> None:
+        seen.append(context["small"])
+
+    flow(work(effect, callbacks=[look], failure_callbacks=[look]))
+    ticket.flow.go()
+    run_out()
+
+    assert (message(ticket).outcome, stored(ticket)) == (("failed", "failed") if fails else ("succeeded", "done"))
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("key", [5, None, "\x00", "\ud800", ("a", 1)])
+def test_context_with_odd_keys_fails_nothing(flow: Flow, ticket: Ticket, key: Any) -> None:
+    """
+    Whatever a hook uses as a key of the context, the work is done and the other parts arrive.
+    """
+    seen: list[Any] = []
+
+    def effect(instance: Any, context: dict[Any, Any], **keywords: Any) -> None:
+        context.update({key: 1, "plain": 2})
+
+    flow(work(effect, callbacks=[lambda instance, context, **kw: seen.append(context["plain"])]))
+    ticket.flow.go()
+    run_out()
+
+    assert (message(ticket).outcome, seen) == ("succeeded", [2])
 
 
 def test_context_of_a_failure_reaches_failure_callbacks(flow: Flow, ticket: Ticket) -> None:
@@ -607,7 +647,7 @@ def test_next_transition_that_is_refused_is_noted_and_ends(flow: Flow, diary: Di
 
 def test_next_transition_waits_while_the_object_is_busy(flow: Flow, diary: Diary, ticket: Ticket) -> None:
     """
-    Work that somebody else started meanwhile makes the follow-up wait instead of skipping it.
+    Work that somebody else started meanwhile makes the follow-up wait instead of skipping it, and costs no attempt.
     """
     flow(
         work(callbacks=[diary.hook("after")], next_transition="on"),
@@ -621,7 +661,7 @@ def test_next_transition_waits_while_the_object_is_busy(flow: Flow, diary: Diary
     before = message(ticket, "next")
     run_out()
 
-    assert (before.is_completed, before.errors_count) == (False, 1)
+    assert (before.is_completed, before.attempts_started, before.errors_count) == (False, 0, 0)
     assert (diary.names, stored(ticket)) == (["after", "act", "on"], "over")
 
 

@@ -5,6 +5,7 @@ Prove what a failed attempt leaves behind, when the next one begins, and how the
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +18,7 @@ from django_logic.background.settle import LONGEST_TEXT
 from django_logic.models import StatusChange
 from tests.app.hooked import Boom, Diary, moves, stored
 from tests.app.models import Guarded, Product, Ticket
-from tests.background.flows import AT_ONCE, Flow, act, make_due, message, messages, new_ticket, run_out, work
+from tests.background.flows import Flow, act, make_due, message, messages, new_ticket, run_out, work
 from tests.races.together import Worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -370,10 +371,8 @@ def swallow(instance: Any, **keywords: Any) -> None:
     Break a constraint and act as if nothing had happened.
     """
     Product.objects.create(name="effect")
-    try:
+    with suppress(IntegrityError):
         Guarded.objects.create(state="forbidden")
-    except IntegrityError:
-        pass
 
 
 def swallow_apart(instance: Any, **keywords: Any) -> None:
@@ -455,7 +454,7 @@ def test_target_that_the_database_refuses_fails_the_attempt(flow: Flow, diary: D
 
 def test_refused_failed_state_is_noted_and_the_row_ends_all_the_same(flow: Flow, diary: Diary) -> None:
     """
-    Where the database refuses failed_state too, the row ends, says so, and failure callbacks run on the object as it is.
+    Where the database refuses failed_state too, the row ends, says so, and failure callbacks run all the same.
     """
     guarded = Guarded.objects.create()
     flow(

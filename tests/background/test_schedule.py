@@ -102,7 +102,7 @@ def test_times_that_make_no_sense_are_refused(
     """
     flow(work())
 
-    with pytest.raises(error, match="run_at|delay"):
+    with pytest.raises(error, match=r"run_at|delay"):
         ticket.flow.go(**schedule)
 
     assert (TransitionMessage.objects.count(), stored(ticket), ticket.state) == (0, "new", "new")

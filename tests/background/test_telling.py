@@ -62,7 +62,7 @@ def names(found: list[Any]) -> list[str]:
 
 def test_call_sends_accepted_and_the_attempt_sends_finished(flow: Flow, ticket: Ticket, clerk: Any) -> None:
     """
-    At the call: started, accepted with the move to the busy state. By the attempt: finished with the move to the target.
+    The call sends started, and accepted with the busy move; the attempt sends finished with the move to the target.
     """
     flow(work())
     with heard() as found:

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import connection, connections
+from django.db.migrations.state import ProjectState
 from django.test.utils import CaptureQueriesContext
 from django.utils.functional import SimpleLazyObject
 from hypothesis import HealthCheck, given, settings
@@ -33,7 +35,7 @@ from tests.app.models import (
     Ticket,
     UuidDocument,
 )
-from tests.keyword_values import KEYWORDS, Line, told
+from tests.keyword_values import KEYWORDS, Line, Wording, told
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 
@@ -86,7 +88,7 @@ def test_every_depth_survives_the_column(column: StatusChange, wrap: Any, levels
     """
     A structure as deep as the limit is stored everywhere, also where documents may have 31 levels only.
     """
-    value: Any = {uuid.UUID(int=1): datetime.now(UTC)}
+    value: Any = {uuid.UUID(int=1): datetime.now(UTC), Wording.TREE: Wording.TREE}
     for _ in range(levels - 1):
         value = wrap(value)
 
@@ -234,6 +236,15 @@ def test_vanished_instance_is_a_permanent_failure_that_names_it(column: StatusCh
     assert f"keyword it refers to app.{model.__name__} {key!r} on 'other', which is gone" in str(caught.value)
 
 
+def historical() -> Any:
+    """
+    Give an object as a migration sees it: of another class than the one a worker would load.
+    """
+    ticket = ProjectState.from_apps(apps).apps.get_model("app", "Ticket")()
+    ticket.save()
+    return ticket
+
+
 def deleted() -> Ticket:
     """
     Give an object whose row is gone.
@@ -246,6 +257,7 @@ def deleted() -> Ticket:
 @pytest.mark.parametrize(
     ("make", "found"),
     [
+        (historical, "an object of another app.Ticket than the installed one"),
         (deleted, "an unsaved app.Ticket"),
         (lambda: (Ticket.objects.create(), Ticket.objects.only("state").get())[1], "app.Ticket loaded in part"),
         (lambda: Order.objects.create().items, "RelatedManager"),

@@ -169,6 +169,7 @@ def test_flat_plain_keywords_are_stored_as_they_are() -> None:
         (Line("a", 1j), "lines['price']", "complex"),
         ({float("inf"): 1}, "lines[<float>]", "the float inf"),
         ({10**5000: object()}, "lines[<int>]", "object"),
+        ({"k" * 500: object()}, f"lines['{'k' * 99}]", "object"),
         (datetime(2025, 1, 1, tzinfo=timezone(timedelta(0), "\0")), "lines", "text with a NUL character"),
         (HttpRequest(), "lines", "HttpRequest"),
         (bytearray(b"x"), "lines", "bytearray"),
@@ -373,6 +374,28 @@ def test_faithful_values_pass_when_strict(settings: Any, caplog: pytest.LogCaptu
     assert caplog.text == ""
 
 
+def test_faithful_values_are_not_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    A member comes back as itself, so that nobody is bothered with what its value would come back as.
+    """
+    encode({"members": MEMBERS})
+
+    assert caplog.text == ""
+
+
+def test_class_of_the_program_started_is_plain_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A script's own classes can be imported by that script only: a worker is another program.
+    """
+    script = enum.Enum("Script", {"A": "a"}, module="__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Script", script, raising=False)
+
+    assert returned(script["A"]) == "a"
+    assert "a member of Script, which no other process can import" in caplog.text
+
+
 FLOW = """
 import enum, typing
 class Size(enum.Enum):
@@ -514,6 +537,7 @@ def test_combination_of_flags_that_no_longer_exist_comes_back_plain(
         {"$type": "model", "model": "app.NoSuchModel", "pk": 1, "alias": None},
         {"$type": "model", "model": "app.Ticket", "pk": 1, "alias": "no such database"},
         {"$type": "model", "model": "app.Ticket"},
+        {"$type": "model", "model": "app.UuidDocument", "pk": "no uuid", "alias": "default"},
         {"$type": "json", "value": "{"},
         nested({"$type": "nested too deep, and unknown"}, 5000),
     ],

@@ -15,7 +15,7 @@ from django.utils import timezone, translation
 
 from django_logic import Process, ProcessManager
 from tests.worker_app import hooks
-from tests.worker_app.ledger import noted
+from tests.worker_app.ledger import ledger, noted
 from tests.worker_app.models import Job
 from tests.worker_app.process import JobProcess, work
 
@@ -53,11 +53,12 @@ def orphaning(instance: Any, **keywords: Any) -> None:
 
 
 @noted
-def hanging(instance: Any, **keywords: Any) -> None:
+def hanging_at_first(instance: Any, **keywords: Any) -> None:
     """
-    Never return.
+    Never return the first time.
     """
-    time.sleep(3600)
+    if ledger().count("hanging_at_first") == 1:
+        time.sleep(3600)
 
 
 class FaultProcess(Process):
@@ -80,14 +81,14 @@ class FaultProcess(Process):
 
 class BestEffortProcess(Process):
     """
-    Run callbacks in the process that ends the row, with a failure callback that hangs.
+    Run callbacks in the process that ends the row, with a failure callback that hangs once.
     """
 
     process_name = "process"
     durable_callbacks = False
     transitions = [
         work("overrun", hooks.waiting, timeout=SHORT_LIMIT),
-        work("hang_when_failed", hooks.failing, failure_callbacks=[hanging]),
+        work("hang_when_failed", hooks.failing, failure_callbacks=[hanging_at_first]),
     ]
 
 

@@ -4,14 +4,12 @@ Prove that an attempt has its limits: of time, of what it may do to its process,
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 
 import pytest
 from django.db import connection
 
-from tests.worker import processes
 from tests.worker.altered import GROWN_UP, LOOK_EVERY, UPKEEP_EVERY, UPKEEP_LIMIT, altered
 from tests.worker.asking import ask, is_all_done
 from tests.worker.fault_process import BestEffortProcess, FaultProcess, jobs_have
@@ -25,6 +23,13 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 #: The advisory lock of PostgreSQL that hooks wait for.
 KEY = 4711
+#: How hooks end their process, and what their row says of it.
+ENDS = {
+    "exit": "left with exit status 7",
+    "exit_0": "left with exit status 0",
+    "kill": "was ended by SIGKILL",
+    "abort": "was ended by SIGABRT",
+}
 
 
 @pytest.fixture
@@ -59,23 +64,22 @@ class TestTime:
     An attempt past its time limit is killed and costs exactly one error.
     """
 
-    @pytest.mark.parametrize("action", ["overrun", "spin"])
-    def test_attempt_past_its_limit_is_killed_and_tried_again(self, action: str, gate: Gate, ledger: Ledger) -> None:
+    def test_attempt_past_its_limit_is_killed_and_tried_again(self, gate: Gate, ledger: Ledger) -> None:
         """
         D42: one charge for each attempt, whether the hook waits or keeps the interpreter busy; the worker goes on.
         """
-        job = ask(action, **({"gate": str(gate.path)} if action == "overrun" else {}))
+        waits, spins = ask("overrun", gate=str(gate.path)), ask("spin")
 
-        with worker() as running:
+        with worker(concurrency=2) as running:
             until(is_all_done)
             is_running = running.is_running()
 
-        message = row(job)
         assert is_running
-        assert violations([job], accepted=1) == []
-        assert (job.state, message.outcome, message.errors_count) == ("failed", "failed", 3)
-        assert message.last_error_message.startswith("[timeout] killed after 1.")
-        assert ledger.count("warned", "stop") == 1
+        assert violations([waits, spins], accepted=2) == []
+        for job in (waits, spins):
+            assert (job.state, row(job).outcome, row(job).errors_count) == ("failed", "failed", 3)
+            assert row(job).last_error_message.startswith("[timeout] killed after 1.")
+        assert ledger.count("warned", "stop") == 2
 
     def test_lock_of_a_killed_attempt_outlives_it_without_holding_up_other_deadlines(
         self, closed_lock: None, gate: Gate
@@ -131,19 +135,21 @@ class TestTime:
                 type(row(job)).objects.filter(pk=row(job).pk).update(
                     attempts_started=3, errors_count=2, queue_name="elsewhere"
                 )
-            settings = altered({UPKEEP_EVERY: 1.0, UPKEEP_LIMIT: 2.0}, process=BestEffortProcess)
+            settings = altered({UPKEEP_EVERY: 1.0, UPKEEP_LIMIT: 3.0}, process=BestEffortProcess)
             with worker(settings=settings) as running:
-                until(lambda: ledger.count("hanging") == 1)
+                until(lambda: ledger.count("hanging_at_first") == 1)
                 other = ask("overrun", gate=str(gate.path))
-                until(lambda: row(other).errors_count >= 1)
-                is_second_waiting = ledger.count("hanging") == 1
+                until(lambda: row(other).errors_count == 1)
+                is_hanging = ledger.count("hanging_at_first") == 1
                 gate.let_go(3)
                 until(is_all_done)
-                until(lambda: "Upkeep took longer than 2 s" in running.log)
+                log = running.log
 
-            assert is_second_waiting
-            assert [row(job).outcome for job in stuck] == ["failed", "failed"]
+            assert is_hanging
+            assert "Upkeep took longer than 3 s" in log
+            assert ledger.count("hanging_at_first", "stop") == 1
             assert violations([*stuck, other], accepted=3) == []
+            assert [row(job).outcome for job in stuck] == ["failed", "failed"]
 
 
 class TestProcesses:
@@ -151,29 +157,22 @@ class TestProcesses:
     What a hook does to its process is an attempt's end, not the worker's.
     """
 
-    @pytest.mark.parametrize(
-        ("how", "told"),
-        [
-            ("exit", "its process left with exit status 7"),
-            ("exit_0", "its process left with exit status 0"),
-            ("kill", "its process was ended by SIGKILL"),
-            ("abort", "its process was ended by SIGABRT"),
-        ],
-    )
-    def test_hook_that_ends_its_process_costs_one_attempt(self, how: str, told: str) -> None:
+    def test_hook_that_ends_its_process_costs_one_attempt(self) -> None:
         """
         D38: whatever the status, 0 included, it is a crash; the row says which, and is tried again.
         """
-        job = ask("crash", how=how)
+        jobs = {how: ask("crash", how=how) for how in ENDS}
 
         with worker() as running:
             until(is_all_done)
             is_running = running.is_running()
 
         assert is_running
-        assert violations([job], accepted=1) == []
-        assert (row(job).outcome, row(job).attempts_started, row(job).errors_count) == ("succeeded", 2, 1)
-        assert row(job).last_error_message == f"[crashed] {told}"
+        assert violations(jobs.values(), accepted=len(ENDS)) == []
+        for how, told in ENDS.items():
+            message = row(jobs[how])
+            assert (message.outcome, message.attempts_started, message.errors_count) == ("succeeded", 2, 1)
+            assert message.last_error_message == f"[crashed] its process {told}"
 
     def test_system_exit_in_a_hook_is_a_crash_whose_traceback_is_logged(self) -> None:
         """
@@ -282,16 +281,3 @@ class TestProcesses:
         assert row(first).attempts_started == 1
         # Three for attempts, one for accounts, one to listen, and upkeep's for a moment.
         assert sessions <= 6
-
-
-def test_pids_of_the_ledger_are_those_of_children() -> None:
-    """
-    What the tests above tell apart is processes: this one does no work itself.
-    """
-    job = ask("quick")
-
-    with worker():
-        until(is_all_done)
-
-    assert workers_pids([job]) != [os.getpid()]
-    assert processes.is_running(os.getpid())

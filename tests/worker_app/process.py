@@ -63,6 +63,7 @@ class JobProcess(Process):
         work("fail_after", callbacks=[hooks.failing, hooks.told]),
         work("crash_after", callbacks=[hooks.crashing, hooks.told]),
         work("follow", next_transition="quick"),
+        work("start_over", next_transition="mend"),
         work("aside", queue=SIDE_QUEUE),
         work("urgent", priority=-10),
         BackgroundAction(

@@ -4,21 +4,14 @@ One transition without work and one with a database write, as the published manu
 
 from __future__ import annotations
 
-from django.apps import apps
+from typing import Any
 
 from django_logic import Process
 from django_logic.background import BackgroundTransition
+from kits.background_jobs.moves import write_event
 
 
-def write_event(instance: object, **kwargs: object) -> None:
-    """
-    Insert one row. Models are looked up here, since the published worker imports this module in its own order.
-    """
-    event = apps.get_model("bench_jobs", "Event")
-    event.objects.create(topic="order.approved", payload={"order_id": instance.pk})  # type: ignore[attr-defined]
-
-
-def transition(action: str, **options: object) -> BackgroundTransition:
+def transition(action: str, **options: Any) -> BackgroundTransition:
     """
     Declare a move to the target over the busy state.
     """

@@ -26,6 +26,8 @@ class Phase(IntEnum):
     LEAVING = 3
     #: It can't reach the database and tries again.
     OFFLINE = 4
+    #: It leaves since nothing is due, as a draining worker's child does.
+    DRAINED = 5
 
 
 #: Version, phase, message, token, deadline, since, attempts, microseconds of the last claim.

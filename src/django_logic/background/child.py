@@ -76,7 +76,8 @@ class Child:
                 pause = min(LONGEST_PAUSE, pause * 2)
                 continue
             if not is_going_on and self.plan.is_draining:
-                break
+                self.say(Phase.DRAINED)
+                return
         self.say(Phase.LEAVING)
 
     def stop(self, _number: int, _frame: Any) -> None:

@@ -46,6 +46,8 @@ class Children:
         self.board, self.spawn = board, spawn
         self.by_pid: dict[int, Kin] = {}
         self.not_before: dict[int, float] = {}
+        #: The places whose child left since nothing was due; nobody is put there until something may be.
+        self.drained: set[int] = set()
         self.is_closing = False
 
     @property
@@ -58,16 +60,20 @@ class Children:
 
     def fill(self) -> None:
         """
-        Make the children that are missing.
+        Make the children that are missing; where the system makes none now, try again later.
         """
         if self.is_closing:
             return
-        taken = {kin.place for kin in self.by_pid.values()}
+        taken = {kin.place for kin in self.by_pid.values()} | self.drained
         for place in range(self.board.count):
-            if place not in taken and time.monotonic() >= self.not_before.get(place, 0.0):
-                self.board.reset(place)
-                pid = self.spawn(place)
+            if place in taken or time.monotonic() < self.not_before.get(place, 0.0):
+                continue
+            self.board.reset(place)
+            pid = self.spawn(place)
+            if pid:
                 self.by_pid[pid] = Kin(pid, place, time.monotonic())
+            else:
+                self.not_before[place] = time.monotonic() + RESPAWN_PAUSE
 
     def enforce(self) -> None:
         """
@@ -115,6 +121,9 @@ class Children:
         if kin is None:
             return None
         slot = self.board.read(kin.place)
+        if slot.phase is Phase.DRAINED:
+            self.drained.add(kin.place)
+            return None
         if slot.phase is not Phase.RUNNING:
             if slot.phase is not Phase.LEAVING and kin.doom is not Fate.RELEASED:
                 logger.error("Child %d ended between attempts: %s", pid, describe(status))

@@ -17,7 +17,7 @@ from django_logic import conf
 from django_logic.background import explain_rows, gate
 from django_logic.background.durable import numbered
 from django_logic.background.explain_codes import Code, Explanation, Tally, decide
-from django_logic.background.explain_rows import DECLARED_BY, MOST_AHEAD, Alike, Found, Standing
+from django_logic.background.explain_rows import DECLARED_BY, Alike, Found, Standing
 from django_logic.background.explain_sessions import Session, holders, oldest_snapshot, transactions
 from django_logic.background.explain_texts import detail_of, next_command, snapshot_note
 from django_logic.background.models import Kind, TransitionMessage, Worker
@@ -119,7 +119,7 @@ def explanation(row: Found, around: Surroundings) -> Explanation:
     Explain one row.
     """
     message, session = row.message, around.holders.get(row.locker)
-    ahead = around.places.get(message.pk, MOST_AHEAD if row.standing is Standing.DUE else 0)
+    ahead = around.places.get(message.pk, explain_rows.MOST_AHEAD if row.standing is Standing.DUE else 0)
     code = around.code(row, is_behind=ahead > 0)
     return Explanation(
         id=message.pk,

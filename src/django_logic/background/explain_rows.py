@@ -20,7 +20,7 @@ from django_logic import conf
 from django_logic.background.models import NEVER, Cancellation, Kind, TransitionMessage
 from django_logic.clock import FromNow
 
-__all__ = ["DECLARED_BY", "MOST_AHEAD", "Alike", "Found", "Standing", "alike", "places", "rows", "standing_rows"]
+__all__ = ["DECLARED_BY", "Alike", "Found", "Standing", "alike", "places", "rows", "standing_rows"]
 
 #: What of a row says which declaration it means.
 DECLARED_BY: Final = (
@@ -258,16 +258,19 @@ def as_alike(how: str, oldest: dict[str, Any], count: int) -> Alike:
     return Alike(standing=found.standing, count=count, oldest=found)
 
 
-def places(alias: str, queues: Iterable[str], most: int = MOST_AHEAD) -> dict[int, int]:
+def places(alias: str, queues: Iterable[str], most: int | None = None) -> dict[int, int]:
     """
-    Number the rows of each queue that are due, in the order in which a worker claims them, from 0; at most so many.
+    Number the rows of each queue that are due, in the order in which a worker claims them, from 0; at most so many,
+    `MOST_AHEAD` if nothing is said.
     """
     order = (F("priority"), F("run_at"), F("id"))
     place = Window(RowNumber(), order_by=[*order]) - 1
     statements, parameters = [], []
     for number, queue in enumerate(queues):
         due = standing_rows(alias, [queue]).filter(Q(standing=Standing.DUE.value))
-        sql, own = compiled(due.annotate(place=place).order_by(*order).values("id", "place")[:most], alias)
+        sql, own = compiled(
+            due.annotate(place=place).order_by(*order).values("id", "place")[: most or MOST_AHEAD], alias
+        )
         statements.append(FIRST.format(numbered=sql, number=number))
         parameters += own
     if not statements:

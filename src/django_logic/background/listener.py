@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import DatabaseError, connections
 
-from django_logic.background.wakeup import CHANNEL, notify
+from django_logic.background.wakeup import CHANNEL, send
 
 __all__ = ["Listener"]
 
@@ -68,7 +68,8 @@ class Listener:
             self.call_deaf()
         if now >= self._prove_at:
             self._prove_at, self._probed_at = now + PROVE_EVERY, now
-            notify(self.send_alias, self.probe)
+            with contextlib.suppress(DatabaseError):  # a database that is away is told of elsewhere
+                send(self.send_alias, self.probe)
         return False
 
     def connect(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from django.db import DatabaseError, connections, transaction
 
-__all__ = ["CHANNEL", "notify", "notify_after_commit"]
+__all__ = ["CHANNEL", "notify", "notify_after_commit", "send"]
 
 logger = logging.getLogger("django-logic.worker")
 
@@ -50,11 +50,17 @@ def notify(alias: str, queue: str) -> None:
     """
     Send the word; a database that can't take it costs some seconds and nothing else.
     """
-    connection = connections[alias]
-    if connection.vendor != "postgresql":
+    if connections[alias].vendor != "postgresql":
         return
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(NOTIFY, [queue])
+        send(alias, queue)
     except DatabaseError as error:
         logger.warning("The workers of %s were not woken (%s); they look for themselves soon.", queue, error)
+
+
+def send(alias: str, word: str) -> None:
+    """
+    Send a word to everybody who listens.
+    """
+    with connections[alias].cursor() as cursor:
+        cursor.execute(NOTIFY, [word])

@@ -12,16 +12,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from django.db import DatabaseError
+
 from django_logic.background import safety_nets
-from django_logic.background.accounts import Account
 from django_logic.background.board import Board
 from django_logic.background.child import Child
 from django_logic.background.children import Children, describe, kill
-from django_logic.background.clerk import Clerk
 from django_logic.background.forking import fork, wakeup_pipe
+from django_logic.background.office import HIRE_PAUSE, Office
 from django_logic.background.plan import WorkerPlan
 
 __all__ = ["Supervisor"]
@@ -48,10 +50,7 @@ class Supervisor:
         self.board = Board(plan.concurrency)
         self.wake = wakeup_pipe()
         self.children = Children(self.board, self.spawn_child)
-        self.accounts: list[Account] = []
-        self.unread = b""
-        self.clerk = 0
-        self.clerk_pipes: tuple[int, int] = (-1, -1)
+        self.office = Office(plan, self.board, self.wake[1])
         self.upkeep = 0
         self.upkeep_at = self.upkeep_born = self.health_at = 0.0
         self.signals: list[int] = []
@@ -63,7 +62,6 @@ class Supervisor:
         """
         self.watch_signals()
         self.warn_of_threads()
-        self.hire_clerk()
         try:
             while not self.signals and not self.is_drained():
                 self.turn()
@@ -103,12 +101,8 @@ class Supervisor:
         Do one round of everything there is to look after, and wait for the next one.
         """
         self.reap()
-        if not self.clerk:
-            self.hire_clerk()
-        if not self.plan.is_draining or not self.children.is_closing:
-            self.children.fill()
-        if self.plan.is_draining:
-            self.children.is_closing = True  # each child leaves when nothing is due, and is not replaced
+        self.office.staff(self.fork)
+        self.children.fill()
         self.children.enforce()
         self.keep_up()
         self.tell_health(self.children.are_ready)
@@ -118,14 +112,14 @@ class Supervisor:
         """
         Wait for a signal, a child's end, a report of the clerk, or the time to pass.
         """
-        reports = self.clerk_pipes[1]
+        reports = self.office.reports
         sources = [self.signal_pipe[0], *([reports] if reports >= 0 else [])]
         ready, _, _ = select.select(sources, [], [], seconds)
         if self.signal_pipe[0] in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.signal_pipe[0], 512)
-        if reports in ready:
-            self.read_reports()
+        if reports in ready and self.office.read():
+            self.children.drained.clear()  # the rows may be due again
 
     def spawn_child(self, place: int) -> int:
         """
@@ -135,62 +129,22 @@ class Supervisor:
 
     def fork(self, role: str, life: Callable[[], Any]) -> int:
         """
-        Fork a child that keeps none of the pipes it has no use for.
+        Fork a child that keeps none of the pipes it has no use for; return its pid, 0 where the system makes none.
         """
-        pipes = self.clerk_pipes
 
         def live() -> None:
-            for end in pipes:
-                if end >= 0:
-                    os.close(end)
+            self.office.close()
             life()
 
-        return fork(role, live)
-
-    def hire_clerk(self) -> None:
-        """
-        Fork the clerk and tell it again what has not landed yet.
-        """
-        orders, reports = os.pipe(), os.pipe()
-
-        def life() -> None:
-            os.close(orders[1])
-            os.close(reports[0])
-            Clerk(self.plan, self.board, self.wake[1], orders[0], reports[1]).live()
-
-        self.clerk = self.fork("clerk", life)
-        os.close(orders[0])
-        os.close(reports[1])
-        self.clerk_pipes, self.unread = (orders[1], reports[0]), b""
-        for account in self.accounts:
-            self.send(account)
-
-    def dismiss_clerk(self) -> None:
-        """
-        Close what leads to the clerk, by which it knows that it may go.
-        """
-        for end in self.clerk_pipes:
-            if end >= 0:
-                os.close(end)
-        self.clerk_pipes = (-1, -1)
-
-    def send(self, account: Account) -> None:
-        """
-        Hand an account to the clerk; one that dies is told again by the next one.
-        """
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self.clerk_pipes[0], account.as_line())
-
-    def read_reports(self) -> None:
-        """
-        Strike out the accounts that have landed.
-        """
-        chunk = os.read(self.clerk_pipes[1], 65536)
-        *lines, self.unread = (self.unread + chunk).split(b"\n")
-        for line in lines:
-            account = Account.from_line(line)
-            if account in self.accounts:
-                self.accounts.remove(account)
+        try:
+            return fork(role, live)
+        except OSError as error:
+            logger.error(
+                "No %s could be forked (%s); trying again soon. Look at the limits of processes and memory.",
+                role,
+                error,
+            )
+            return 0
 
     def reap(self) -> None:
         """
@@ -203,9 +157,8 @@ class Supervisor:
                 return
             if not pid:
                 return
-            if pid == self.clerk:
-                self.clerk = 0
-                self.dismiss_clerk()
+            if pid == self.office.pid:
+                self.office.lose()
                 if not self.children.is_closing:
                     logger.error("The clerk ended (%s) and is replaced", describe(status))
             elif pid == self.upkeep:
@@ -213,8 +166,7 @@ class Supervisor:
             else:
                 account = self.children.bury(pid, status)
                 if account is not None:
-                    self.accounts.append(account)
-                    self.send(account)
+                    self.office.enter(account)
 
     def keep_up(self) -> None:
         """
@@ -228,14 +180,16 @@ class Supervisor:
         if not self.upkeep and now >= self.upkeep_at:
             self.upkeep_at = now + UPKEEP_EVERY
             self.upkeep_born = now
-            self.upkeep = self.fork("upkeep", lambda: safety_nets.spread(self.plan.alias))
+            self.upkeep = self.fork("upkeep", partial(keep_up, self.plan.alias))
+            if not self.upkeep:
+                self.upkeep_at = now + HIRE_PAUSE
 
     def is_drained(self) -> bool:
         """
         Tell whether a draining worker has nothing left to do.
         """
-        is_busy = self.children.by_pid or self.upkeep or self.accounts
-        return self.plan.is_draining and self.children.is_closing and not is_busy
+        is_busy = self.children.by_pid or self.upkeep or self.office.accounts
+        return self.plan.is_draining and len(self.children.drained) == self.plan.concurrency and not is_busy
 
     def tell_health(self, is_well: bool) -> None:
         """
@@ -264,13 +218,14 @@ class Supervisor:
         self.go_on_until(lambda: not self.children.by_pid, landing)
         if self.upkeep:
             kill(self.upkeep, signal.SIGKILL)
-        self.go_on_until(lambda: not self.accounts, landing)
-        self.dismiss_clerk()
-        self.go_on_until(lambda: not self.clerk, FORCED_LANDING)
-        for pid in filter(None, (self.clerk, self.upkeep)):
+        self.go_on_until(lambda: not self.office.accounts, landing)
+        self.office.close()
+        self.go_on_until(lambda: not self.office.pid, FORCED_LANDING)
+        for pid in filter(None, (self.office.pid, self.upkeep)):
             kill(pid, signal.SIGKILL)
-        if self.accounts:
-            logger.error("%d attempts could not be put back; others take them over in seconds", len(self.accounts))
+        if self.office.accounts:
+            left = len(self.office.accounts)
+            logger.error("%d attempts could not be put back; others take them over in seconds", left)
         return 128 + self.signals[-1] if is_forced else 0
 
     def go_on_until(self, is_over: Callable[[], bool], seconds: float) -> None:
@@ -280,9 +235,19 @@ class Supervisor:
         deadline = time.monotonic() + seconds
         while True:
             self.reap()
-            if not self.clerk and self.accounts:
-                self.hire_clerk()
+            if self.office.accounts:
+                self.office.staff(self.fork)
             self.children.enforce()
             if is_over() or time.monotonic() >= deadline:
                 return
             self.wait(TICK)
+
+
+def keep_up(alias: str) -> None:
+    """
+    Spread the safety nets; a database that is away gets another chance at the next minute.
+    """
+    try:
+        safety_nets.spread(alias)
+    except DatabaseError as error:
+        logger.warning("Upkeep has to wait for its next turn: %s", error)

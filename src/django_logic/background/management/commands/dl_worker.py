@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import sys
+from argparse import RawDescriptionHelpFormatter
 from typing import Any
 
 from django.conf import settings
@@ -40,33 +41,29 @@ class Command(BaseCommand):
         """
         Add what the options can't tell.
         """
+        options.setdefault("formatter_class", RawDescriptionHelpFormatter)
         return super().create_parser(prog_name, subcommand, epilog=EPILOG, **options)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """
-        Declare the options.
+        Declare the options; numbers are read as text, so that a wrong one gets one clear line.
         """
-        add = parser.add_argument
-        add("--queues", required=True, help="the queues to serve, parted by commas")
-        add("--concurrency", type=int, default=1, help="how many attempts run at a time, each in its process (1)")
-        add("--grace", type=float, default=30.0, help="how long attempts may finish after SIGTERM; seconds (30)")
+        add, count, seconds = parser.add_argument, "N", "SECONDS"
+        add("--queues", default="", metavar="NAMES", help="the queues to serve, parted by commas")
+        add("--concurrency", default="1", metavar=count, help="how many attempts run at a time, one a process (1)")
+        add("--grace", default="30", metavar=seconds, help="how long attempts may finish after SIGTERM (30)")
         add("--drain", "--once", action="store_true", dest="drain", help="stop when nothing is due")
-        add("--poll", type=float, default=5.0, help="how often to look where no wake-up arrives; seconds (5)")
-        add("--health-file", help="a file that exists while every child works or waits, for readiness probes")
+        add("--poll", default="5", metavar=seconds, help="how often to look where no wake-up arrives (5)")
+        add("--health-file", metavar="PATH", help="a file that exists while every child works or waits, for probes")
         add(
             "--max-attempts-per-child",
-            type=int,
-            default=1000,
-            help="replace a child after so many attempts; 1 gives each attempt a fresh process (1000)",
+            default="1000",
+            metavar=count,
+            help="replace a child after so many attempts; 1 gives each a fresh process (1000)",
         )
-        add(
-            "--max-growth",
-            type=int,
-            default=256,
-            help="replace a child that grew by so many MiB; 0 = never (256)",
-        )
-        add("--database", default="default", help="the database whose rows to run (default)")
-        add("--listen-database", help="a direct connection for wake-ups, past a pooler")
+        add("--max-growth", default="256", metavar="MIB", help="replace a child that grew by so much; 0 = never (256)")
+        add("--database", default="default", metavar="ALIAS", help="the database whose rows to run (default)")
+        add("--listen-database", metavar="ALIAS", help="a direct connection for wake-ups, past a pooler")
         add("--name", default="", help="how rows and dl_transitions name this worker (host and a number)")
         add("--code-version", default=os.environ.get("DL_CODE_VERSION", ""), help="noted on the rows it runs")
 
@@ -89,19 +86,40 @@ class Command(BaseCommand):
             sys.exit(status)
 
 
+def number(options: dict[str, Any], name: str, least: float, *, is_whole: bool = False) -> Any:
+    """
+    Read a number.
+
+    Raises: CommandError for one that is none, or too small.
+    """
+    flag, text = f"--{name.replace('_', '-')}", str(options[name])
+    kind = "a whole number" if is_whole else "a number of seconds"
+    try:
+        value = int(text) if is_whole else float(text)
+    except ValueError:
+        raise CommandError(f"{flag} takes {kind}; found {text!r}.") from None
+    if not math.isfinite(value) or value < least:
+        raise CommandError(f"{flag} must be {kind} from {least:g}; found {text}.")
+    return value
+
+
+def queues_of(text: str) -> tuple[str, ...]:
+    """
+    Read the names of queues.
+
+    Raises: CommandError when there is none.
+    """
+    queues = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not queues:
+        used = ",".join(queues_in_use()) or conf.default_queue()
+        raise CommandError(f"--queues names no queue. The transitions of this project use: --queues {used}")
+    return queues
+
+
 def plan_of(options: dict[str, Any]) -> WorkerPlan:
     """
     Read the options.
     """
-    queues = tuple(dict.fromkeys(name.strip() for name in options["queues"].split(",") if name.strip()))
-    if not queues:
-        raise CommandError("--queues names no queue. Write --queues django_logic, or several parted by commas.")
-    for name, least in (("concurrency", 1), ("max_attempts_per_child", 1), ("max_growth", 0)):
-        if options[name] < least:
-            raise CommandError(f"--{name.replace('_', '-')} must be at least {least}; found {options[name]}.")
-    for name in ("grace", "poll"):
-        if not math.isfinite(options[name]) or options[name] < 0 or (name == "poll" and not options[name]):
-            raise CommandError(f"--{name} must be a number of seconds above 0; found {options[name]}.")
     for name in ("database", "listen_database"):
         if options[name] is not None and options[name] not in connections:
             raise CommandError(
@@ -109,16 +127,16 @@ def plan_of(options: dict[str, Any]) -> WorkerPlan:
                 f"{nearest(options[name], list(connections))}"
             )
     return WorkerPlan(
-        queues=queues,
-        concurrency=options["concurrency"],
+        queues=queues_of(options["queues"]),
+        concurrency=number(options, "concurrency", 1, is_whole=True),
         alias=options["database"],
         listen_alias=options["listen_database"],
-        poll=options["poll"],
-        grace=options["grace"],
+        poll=number(options, "poll", 0.01),
+        grace=number(options, "grace", 0),
         is_draining=options["drain"],
         health_file=options["health_file"],
-        max_attempts_per_child=options["max_attempts_per_child"],
-        max_growth=options["max_growth"],
+        max_attempts_per_child=number(options, "max_attempts_per_child", 1, is_whole=True),
+        max_growth=number(options, "max_growth", 0, is_whole=True),
         code_version=options["code_version"],
         name=options["name"],
     )
