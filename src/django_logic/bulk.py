@@ -193,7 +193,7 @@ def locked_states(call: Call, pks: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         nowait = lock_of(call) == "nowait" and features.has_select_for_update_nowait
         rows = rows.select_for_update(nowait=nowait, no_key=features.has_select_for_no_key_update)
     else:
-        locks.take_write_lock(column, call.alias, nowait=lock_of(call) == "nowait")
+        locks.take_write_lock(column.owner, call.alias, nowait=lock_of(call) == "nowait")
     for pk, state in rows.values_list(column.owner._meta.pk.name, column.field.attname):
         yield pk, plain(state)
 

@@ -15,14 +15,14 @@ from uuid import uuid4
 
 from django.core.cache import cache
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, connections, models, transaction
 
 from django_logic import conf
 from django_logic.call import Call, open_calls
 from django_logic.judge import busy_error
 from django_logic.reads import Shape, read_row
 from django_logic.states import plain
-from django_logic.subject import Column, owner_pk
+from django_logic.subject import owner_pk
 
 __all__ = ["cache_key", "hold", "is_transient", "read", "take_write_lock", "translated"]
 
@@ -176,21 +176,21 @@ def fetch(call: Call, kind: str, columns: tuple[str, ...]) -> Any:
     connection = connections[call.alias]
     locking = kind != "none"
     if locking and not connection.features.has_select_for_update:
-        take_write_lock(call.column, call.alias, nowait=kind == "nowait")
+        take_write_lock(call.column.owner, call.alias, nowait=kind == "nowait")
         locking = False
     nowait = kind == "nowait" and connection.features.has_select_for_update_nowait
     shape = Shape(type(call.instance), "pk", columns, locking, nowait)
     return read_row(call.alias, shape, call.instance.pk)
 
 
-def take_write_lock(column: Column, alias: str, *, nowait: bool = False) -> None:
+def take_write_lock(model: type[models.Model], alias: str, *, nowait: bool = False) -> None:
     """
     Make this transaction the writer before it reads, where a database has one write lock for all.
     """
-    connection, owner = connections[alias], column.owner._meta
+    connection, options = connections[alias], model._meta
     quote = connection.ops.quote_name
     with connection.cursor() as cursor, no_patience(cursor) if nowait else nullcontext():
-        cursor.execute(TAKE_WRITE_LOCK.format(table=quote(owner.db_table), pk=quote(str(owner.pk.column))))
+        cursor.execute(TAKE_WRITE_LOCK.format(table=quote(options.db_table), pk=quote(str(options.pk.column))))
 
 
 @contextmanager

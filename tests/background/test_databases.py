@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django_logic import Transition
 from django_logic.background import attempt, in_flight, run_available, sync_execution
 from django_logic.background.models import TransitionMessage
-from django_logic.exceptions import AlreadyInProgress, TransitionTemporarilyUnavailable
+from django_logic.exceptions import AlreadyInProgress, TransitionNotAllowed, TransitionTemporarilyUnavailable
 from django_logic.locks import cache_key
 from django_logic.models import AuditEntry, StatusChange
 from django_logic.process import call_of
@@ -331,22 +331,41 @@ def test_cache_lock_call_within_a_transaction_rolls_back_with_it(flow: Flow, tic
 
 
 @pytest.mark.usefixtures("shared_cache")
-def test_row_that_came_under_the_cache_lock_is_seen(flow: Flow, ticket: Ticket) -> None:
+@pytest.mark.parametrize("busy", ["busy", None])
+def test_move_past_the_cache_lock_is_noticed(flow: Flow, ticket: Ticket, busy: str | None) -> None:
     """
-    A move past the cache lock between judging and saving the row is noticed: refused, nothing saved.
+    A move that passes the cache lock between judging and saving the row is noticed: refused, nothing saved.
     """
 
     def move_away(instance: Any, **keywords: Any) -> bool:
         Worker(lambda: Ticket.objects.filter(pk=instance.pk).update(state="elsewhere")).result()
         return True
 
-    flow(work(lock="cache", conditions=[move_away]))
+    flow(work(lock="cache", conditions=[move_away], in_progress_state=busy))
 
-    with pytest.raises(Exception, match=r"left that state|moved") as refused:
+    with pytest.raises(TransitionNotAllowed) as refused:
         ticket.flow.go()
 
-    assert getattr(refused.value, "reason", None) == "moved"
+    assert refused.value.reason == "moved"
     assert (messages(ticket), stored(ticket), ticket.state) == ([], "elsewhere", "elsewhere")
+
+
+@pytest.mark.usefixtures("shared_cache")
+def test_row_saved_past_the_cache_lock_is_noticed(flow: Flow, ticket: Ticket) -> None:
+    """
+    A row that another declaration with a row lock saved meanwhile is seen before a second one is saved.
+    """
+
+    def overtake(instance: Any, **keywords: Any) -> bool:
+        Worker(lambda: fresh(ticket).flow.act()).result()
+        return True
+
+    flow(work(lock="cache", conditions=[overtake], in_progress_state=None), act())
+
+    with pytest.raises(AlreadyInProgress):
+        ticket.flow.go()
+
+    assert [row.transition_name for row in messages(ticket)] == ["act"]
 
 
 def test_nested_transactions_of_the_caller_keep_row_and_state_together(flow: Flow, ticket: Ticket) -> None:

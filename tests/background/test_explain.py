@@ -211,7 +211,7 @@ def test_row_whose_attempt_died_is_claimable_and_says_that_it_left_no_record(flo
 
     found = told()
 
-    assert (found.code, "left no record" in found.detail) == (Code.CLAIMABLE_NOW, True)
+    assert (found.code, "its last attempt has left no record" in found.detail) == (Code.CLAIMABLE_NOW, True)
 
 
 def test_row_that_spent_its_last_attempt_without_a_word_is_spent(flow: Flow) -> None:

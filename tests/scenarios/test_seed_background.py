@@ -304,7 +304,7 @@ class TestRunTheWorkers:
 
         defaults = parser.parse_args(["--queues", "a"])
 
-        assert defaults.concurrency == 1
+        assert int(defaults.concurrency) == 1
         with pytest.raises(CommandError, match="--queues"):
             call_command("dl_worker")
 

@@ -15,7 +15,9 @@ from django_logic.background.settle import Ended
 from django_logic.call import identify, storable
 from django_logic.conf import sync_mode
 from django_logic.exceptions import TransitionNotAllowed
-from django_logic.subject import alias_of, instance_key
+from django_logic.reads import Shape, read_row
+from django_logic.states import plain
+from django_logic.subject import alias_of, instance_key, remember_state
 
 __all__ = ["cancel", "cancel_message"]
 
@@ -24,7 +26,7 @@ def cancel(process: Any, *, user: Any = None, actor: Any = None, reason: str = "
     """
     Cancel the open background transition of an object.
 
-    Shape: True when it ended now, False when an attempt runs and was asked to stop.
+    Shape: True when it ended now, False when an attempt runs, or somebody holds the object: then a worker ends it.
     Raises: TransitionNotAllowed when none is open.
     """
     column, instance = process.column, process.instance
@@ -36,7 +38,11 @@ def cancel(process: Any, *, user: Any = None, actor: Any = None, reason: str = "
             f"{type(process).__name__}.cancel_background refused for {column.model_name} {key}: no background work is"
             " open. Look at what it did: the history, or manage.py dl_transitions."
         )
-    return cancel_message(pk, using=alias, user=user, actor=actor, reason=reason)
+    has_ended = cancel_message(pk, using=alias, user=user, actor=actor, reason=reason)
+    row = read_row(alias, Shape(type(instance), "pk", (column.field.attname,)), instance.pk)
+    if row is not None:
+        remember_state(column, instance, plain(row[0]))
+    return has_ended
 
 
 def cancel_message(
@@ -51,8 +57,8 @@ def cancel_message(
     actor_id, actor_label = identify(user if actor is None else actor)
     asked: dict[str, Any] = {"actor_id": actor_id, "actor_label": actor_label, "reason": storable(reason)}
     message = claim.take(using, message_id)
-    if message is not None:
-        return end_now(message, using, cancelled_by(actor_label, asked["reason"]))
+    if message is not None and end_now(message, using, cancelled_by(actor_label, asked["reason"])):
+        return True
     if not TransitionMessage.objects.using(using).open().filter(pk=message_id).exists():
         raise TransitionNotAllowed(f"Row {message_id} is not open, so there is nothing to cancel.")
     Cancellation.objects.using(using).get_or_create(message_id=message_id, defaults=asked)
@@ -61,14 +67,16 @@ def cancel_message(
 
 def end_now(message: TransitionMessage, alias: str, error: Cancelled) -> bool:
     """
-    End a row that this call has claimed; the claim is no attempt.
+    End a row that this call has claimed; the claim is no attempt. False where somebody holds the object.
     """
     message.attempts_started = max(message.errors_count, message.attempts_started - 1)
     held = Attempt(message, alias)
     outcome = ending.give_up(held, error, State.CANCELLED, is_measured=False)
+    if outcome.ended is Ended.RETRY:
+        return False
     attempt.tell(held, outcome)
     if sync_mode():
         run_rows_after_commit(alias, message.transition_id)
     else:
         wakeup.notify_after_commit(alias, message.queue_name)
-    return outcome.ended is Ended.CANCELLED
+    return True

@@ -13,6 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from django_logic.background.lanes import Lane
 from django_logic.background.models import NEVER, Cancellation, Kind, TransitionMessage
 from django_logic.clock import FromNow
+from django_logic.locks import take_write_lock
 
 __all__ = ["due", "is_held", "take_first"]
 
@@ -45,6 +46,8 @@ def take_first(alias: str, rows: Any, parameters: dict[str, Any]) -> TransitionM
     """
     can_skip = connections[alias].features.has_select_for_update_skip_locked
     with transaction.atomic(using=alias):
+        if not connections[alias].features.has_select_for_update:
+            take_write_lock(TransitionMessage, alias)
         found = list(rows.values_list("pk", flat=True)[:20])
         if can_skip and found:  # locking the index ranges a search goes through would make claims wait for each other
             lockable = TransitionMessage.objects.using(alias).filter(pk__in=found).select_for_update(skip_locked=True)
@@ -82,6 +85,7 @@ def stamp(alias: str, message: TransitionMessage, parameters: dict[str, Any]) ->
         return False
     for name, value in values.items():
         setattr(message, name, value)
+    message.started_at = TransitionMessage.objects.using(alias).values_list("started_at", flat=True).get(pk=message.pk)
     return True
 
 

@@ -146,7 +146,7 @@ def give_up(attempt: Attempt, error: Exception, state: State, *, is_measured: bo
         return Outcome(ended=Ended.FAILED, message_id=message.pk, error=error)
     more = {"errors_count": message.attempts_started, "last_error_message": told(error)}
     if state is State.CANCELLED:
-        more["errors_count"] = message.errors_count
+        more |= {"errors_count": message.errors_count, "attempts_started": message.attempts_started}
     change = settle.completion(message, state, attempt.seconds if is_measured else None, **more)
     try:
         with transaction.atomic(using=alias):
@@ -156,7 +156,10 @@ def give_up(attempt: Attempt, error: Exception, state: State, *, is_measured: bo
     except DatabaseError as error_now:
         if not locks.is_transient(error_now):
             raise
-        settle.fail_attempt(message, alias, told(error), BUSY_PAUSE)
+        if state is State.CANCELLED:
+            settle.put_back(message, alias, BUSY_PAUSE, note=told(error))
+        else:
+            settle.fail_attempt(message, alias, told(error), BUSY_PAUSE)
         return Outcome(ended=Ended.RETRY, message_id=message.pk, error=error, pause=BUSY_PAUSE)
     except (Superseded, MoveLost) as moved:
         return close(attempt, State.SUPERSEDED, Superseded(str(moved) or "the object was moved by other means"))

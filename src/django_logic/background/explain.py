@@ -13,11 +13,10 @@ from typing import Any
 from django.db import connections, models
 from django.db.models import Q
 
-from django_logic import conf
 from django_logic.background import explain_rows, gate
 from django_logic.background.durable import numbered
 from django_logic.background.explain_codes import Code, Explanation, Tally, decide
-from django_logic.background.explain_rows import DECLARED_BY, Alike, Found, Standing
+from django_logic.background.explain_rows import DECLARED_BY, Alike, Found, Standing, unheld
 from django_logic.background.explain_sessions import Session, holders, oldest_snapshot, transactions
 from django_logic.background.explain_texts import detail_of, next_command, snapshot_note
 from django_logic.background.models import Kind, TransitionMessage, Worker
@@ -65,7 +64,7 @@ class Surroundings:
             is_attempt = session.is_worker or (row.is_claimed and session.pid == message.backend_pid)
         is_lost = standing is Standing.CLAIMED and message.pk in self.lost
         return decide(
-            unheld(message) if is_lost else standing,
+            unheld(row) if is_lost else standing,
             is_held=session is not None or (standing is Standing.CLAIMED and not is_lost),
             is_attempt=is_attempt,
             is_unknown=bool(self.unknown(message)),
@@ -107,10 +106,9 @@ def surroundings(alias: str, running: Mapping[str, Session], found: Sequence[Fou
     around = Surroundings(alias, serving(alias))
     around.holders = holders(alias, running, (row.locker for row in found))
     claimed = [row.message.pk for row in found if row.standing is Standing.CLAIMED and row.locker not in around.holders]
-    if connections[alias].vendor == "postgresql":
-        around.lost = set(claimed)
-    elif claimed and connections[alias].features.has_select_for_update_skip_locked:
-        around.lost = gate.unlocked(claimed, alias)
+    around.lost = set(claimed)
+    if connections[alias].vendor != "postgresql" and connections[alias].features.has_select_for_update_skip_locked:
+        around.lost = gate.unlocked(claimed, alias) if claimed else set()
     return around
 
 
@@ -142,14 +140,6 @@ def explanation(row: Found, around: Surroundings) -> Explanation:
         ),
         next_command=next_command(code, row, around.alias, session),
     )
-
-
-def unheld(message: TransitionMessage) -> Standing:
-    """
-    Say how a claimed row stands whose attempt is gone.
-    """
-    is_spent = message.attempts_started >= (message.max_errors or conf.max_errors())
-    return Standing.SPENT if is_spent else Standing.DUE
 
 
 def serving(alias: str) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ from django_logic import conf
 from django_logic.background.models import NEVER, Cancellation, Kind, TransitionMessage
 from django_logic.clock import FromNow
 
-__all__ = ["DECLARED_BY", "Alike", "Found", "Standing", "alike", "places", "rows", "standing_rows"]
+__all__ = ["DECLARED_BY", "Alike", "Found", "Standing", "alike", "places", "rows", "standing_rows", "unheld"]
 
 #: What of a row says which declaration it means.
 DECLARED_BY: Final = (
@@ -137,6 +137,16 @@ HOLDER: Final = Case(
     default=Value(""),
     output_field=CharField(),
 )
+
+
+def unheld(found: Found) -> Standing:
+    """
+    Say how a claimed row stands whose attempt is gone; any other row stands as it was found.
+    """
+    if not found.is_claimed:
+        return found.standing
+    is_spent = found.message.attempts_started >= (found.message.max_errors or conf.max_errors())
+    return Standing.SPENT if is_spent else Standing.DUE
 
 
 def attempts_allowed() -> Coalesce:

@@ -117,7 +117,7 @@ def due(found: Found) -> str:
     """
     lost = ""
     if found.message.attempts_started > found.message.errors_count:
-        lost = ", its last attempt left no record"
+        lost = ", its last attempt has left no record"
     return f"due since {moment(found.message.run_at)} ({span(found.now - found.message.run_at)}){lost}"
 
 

@@ -50,9 +50,15 @@ def open_rows(column: Column, alias: str, keys: Sequence[str]) -> list[tuple[str
     """
     is_late = ExpressionWrapper(Q(run_at__lt=FromNow(-stranded_seconds())), output_field=BooleanField())
     rows = TransitionMessage.objects.using(alias).open().transitions().about(column, *keys).order_by()
-    if len(connections[alias].atomic_blocks) > 1 and may_read_old_snapshot(alias):
-        rows = rows.select_for_update(nowait=True)  # the caller's transaction may not see what was committed since
-    return list(rows.values_list("instance_id", "id", "transition_name", is_late))
+    found = rows.values_list("instance_id", "id", "transition_name", is_late)
+    blocks = len(connections[alias].atomic_blocks)
+    if not blocks or not may_read_old_snapshot(alias):
+        return list(found)
+    # The caller's transaction may not see what was committed since: under the lock it must, before it's worth a look
+    # only where it would refuse, since a locking read that finds nothing keeps neighbours from inserting.
+    if blocks == 1 and not found.exists():
+        return []
+    return list(found.select_for_update(nowait=True))
 
 
 def stranded_seconds() -> float:

@@ -12,7 +12,7 @@ from django.db import connections, transaction
 
 from django_logic.background import explain_rows, restore, settle, wakeup
 from django_logic.background.exceptions import VanishedReference
-from django_logic.background.explain_rows import Found, Standing
+from django_logic.background.explain_rows import Found, Standing, unheld
 from django_logic.background.models import Kind, State, TransitionMessage
 from django_logic.background.restore import InstanceGone, Unknown
 from django_logic.clock import FromNow
@@ -39,7 +39,7 @@ def send(message_id: int, *, using: str = "default") -> None:
     """
     with transaction.atomic(using=using):
         found = open_row(message_id, using)
-        if found.standing is Standing.SPENT:
+        if unheld(found) is Standing.SPENT:
             raise CannotMend(
                 f"Row {message_id} has spent every attempt. Give it fresh ones: manage.py dl_transitions --retry"
                 f" {message_id}"
@@ -63,7 +63,7 @@ def retry(message_id: int, *, using: str = "default") -> int:
         return call_again(message, using)
     with transaction.atomic(using=using):
         found = open_row(message_id, using)
-        if found.standing is not Standing.SPENT:
+        if unheld(found) is not Standing.SPENT:
             raise CannotMend(
                 f"Row {message_id} has attempts left. Make it due now: manage.py dl_transitions --send {message_id}"
             )

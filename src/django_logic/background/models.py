@@ -109,8 +109,9 @@ class TransitionMessage(models.Model):
     Source: docs/reference/background.md
     """
 
-    created = models.DateTimeField(_("created"), auto_now_add=True)
-    modified = models.DateTimeField(_("modified"), auto_now=True)
+    # Written by the database's clock like every other time, so not by Django.
+    created = models.DateTimeField(_("created"))
+    modified = models.DateTimeField(_("modified"))
     kind = models.CharField(_("kind"), max_length=20, choices=Kind.choices, default=Kind.TRANSITION)
 
     app_label = models.CharField(_("app"), max_length=100)

@@ -96,8 +96,8 @@ class Migration(migrations.Migration):
             name="TransitionMessage",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("created", models.DateTimeField(auto_now_add=True, verbose_name="created")),
-                ("modified", models.DateTimeField(auto_now=True, verbose_name="modified")),
+                ("created", models.DateTimeField(verbose_name="created")),
+                ("modified", models.DateTimeField(verbose_name="modified")),
                 (
                     "kind",
                     models.CharField(
