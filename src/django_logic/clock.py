@@ -9,7 +9,11 @@ from typing import Any
 
 from django.db.models import DateTimeField, Func
 
-__all__ = ["FromNow"]
+__all__ = ["LONGEST_WAIT", "FromNow"]
+
+
+#: A hundred years in seconds: nothing waits for longer, and every driver reads the time it leads to.
+LONGEST_WAIT = 3_155_760_000.0
 
 
 class FromNow(Func):

@@ -15,7 +15,7 @@ from django_logic.exceptions import TransitionNotAllowed
 from django_logic.run import Run
 from django_logic.tree import Candidate
 
-__all__ = ["follow", "follow_after_commit", "follow_up", "has_follow_up"]
+__all__ = ["LONGEST_CHAIN", "chain_length", "follow", "follow_after_commit", "follow_up", "has_follow_up"]
 
 #: How many next transitions may follow each other: declarations that lead round in a circle have to end somewhere.
 LONGEST_CHAIN = 50

@@ -73,6 +73,25 @@ def test_row_says_who_claimed_it(flow: Flow, ticket: Ticket) -> None:
             assert cursor.fetchone() == (session,)
 
 
+def test_started_attempt_is_seen_by_others(flow: Flow, ticket: Ticket) -> None:
+    """
+    The claim is committed before the work begins: another session sees the count and the time of the start.
+    """
+    if not connection.features.has_select_for_update:
+        pytest.skip("this database shows no other session what is open")
+    seen: list[Any] = []
+
+    def look(instance: Any, **keywords: Any) -> None:
+        row = Worker(lambda: message(ticket)).result()
+        seen.append((row.attempts_started, row.errors_count, row.started_at is None, row.claim_token is None))
+
+    flow(work(look))
+    ticket.flow.go()
+    run_available()
+
+    assert seen == [(1, 0, False, False)]
+
+
 def test_side_effects_run_in_order_on_the_busy_object_before_the_write(
     flow: Flow, diary: Diary, ticket: Ticket
 ) -> None:

@@ -4,11 +4,13 @@ Prove background work on every alias, with every lock, and under the constraints
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.core.management import call_command
 from django.db import IntegrityError, connection, connections, transaction
 from django.db.models.signals import post_save
 from django.test.utils import CaptureQueriesContext
@@ -438,6 +440,24 @@ def test_word_of_a_savepoint_that_is_rolled_back_does_not_silence_the_rest(flow:
         listener.close()
 
     assert told == ["a"]
+
+
+def test_verify_finds_nothing_after_every_kind_of_end(flow: Flow, ticket: Ticket) -> None:
+    """
+    dl_verify agrees with what background work leaves behind: waiting, done, failed and cancelled objects.
+    """
+    flow(work(), work(lambda instance, **kw: 1 / 0, action="fail", max_errors=1))
+    done, failed, cancelled = new_ticket(), new_ticket(), new_ticket()
+    done.flow.go()
+    failed.flow.fail()
+    run_available()
+    cancelled.flow.go()
+    cancelled.flow.cancel_background()
+    ticket.flow.go()
+
+    call_command("dl_verify", stdout=io.StringIO())
+
+    assert [stored(found) for found in (ticket, done, failed, cancelled)] == ["busy", "done", "failed", "failed"]
 
 
 def test_attempt_run_takes_the_alias(flow: Flow, ticket: Ticket) -> None:

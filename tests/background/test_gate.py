@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_logic import Action, ProcessManager, Transition
-from django_logic.background import attempt, in_flight, run_available
+from django_logic.background import attempt, in_flight, run_available, sync_execution
 from django_logic.background.models import TransitionMessage
 from django_logic.bulk import bulk_transition
 from django_logic.exceptions import (
@@ -251,6 +251,74 @@ def test_bulk_enqueues_set_by_set(flow: Flow) -> None:
     batches = 0 if connection.vendor == "postgresql" else 3  # a statement takes only so many values elsewhere
     assert result.moved == 30
     assert len(many) <= len(few) + batches
+
+
+def test_bulk_judges_each_object_where_guards_ask(flow: Flow, clerk: Any) -> None:
+    """
+    With conditions or permissions each object is judged by itself; those that pass get their rows.
+    """
+    flow(
+        work(
+            conditions=[lambda instance, **kw: instance.note == "ready"],
+            permissions=[lambda instance, user, **kw: True],
+        )
+    )
+    ready, not_ready = new_ticket(note="ready"), new_ticket()
+
+    result = bulk_transition(Ticket.objects.all(), "go", process_name="flow", user=clerk)
+
+    assert (result.moved, result.refused) == (1, {"condition": [not_ready.pk]})
+    assert (stored(ready), stored(not_ready)) == ("busy", "new")
+    assert run_available() == 1
+
+
+def test_bulk_in_sync_mode_does_the_work(flow: Flow, diary: Diary) -> None:
+    """
+    In sync mode a bulk call returns with every object done; a failing one is told by its key.
+    """
+
+    def effect(instance: Any, **keywords: Any) -> None:
+        if instance.note == "bad":
+            raise Boom
+
+    flow(work(effect, callbacks=[diary.hook("after")]))
+    good, bad = new_ticket(), new_ticket(note="bad")
+
+    with sync_execution():
+        result = bulk_transition(Ticket.objects.all(), "go", process_name="flow")
+
+    assert (result.moved, list(result.errors)) == (1, [bad.pk])
+    assert (stored(good), stored(bad), diary.names) == ("done", "busy", ["after"])
+
+
+def test_bulk_of_actions_leaves_states_alone(flow: Flow) -> None:
+    """
+    A set of BackgroundActions gets rows and keeps its states; what was busy already is refused.
+    """
+    flow(act(), work())
+    first, second = new_ticket(), new_ticket()
+    second.flow.go(delay=60)
+
+    result = bulk_transition(Ticket.objects.all(), "act", process_name="flow", actor="night run")
+
+    assert (result.moved, result.refused) == (1, {"background_in_flight": [second.pk]})
+    assert (stored(first), moves(first, "flow"), message(first).actor_label) == ("new", [], "night run")
+
+
+def test_bulk_that_is_rolled_back_leaves_no_rows(flow: Flow) -> None:
+    """
+    A bulk call lives and dies with the caller's transaction.
+    """
+    flow(work())
+    tickets = [new_ticket() for _ in range(3)]
+
+    with transaction.atomic():
+        result = bulk_transition(Ticket.objects.all(), "go", process_name="flow")
+        transaction.set_rollback(True)
+
+    assert result.moved == 3
+    assert not TransitionMessage.objects.exists()
+    assert [stored(ticket) for ticket in tickets] == ["new"] * 3
 
 
 def test_bulk_enqueue_with_a_delay(flow: Flow) -> None:

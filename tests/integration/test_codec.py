@@ -80,15 +80,26 @@ def test_numbers_survive_the_column(column: StatusChange, number: float) -> None
     assert told(through(column, {"it": [number]})) == told({"it": [number]})
 
 
+@pytest.mark.parametrize("names", ["ba", ["bb", "a"], ["é", "z"], ["a", ""], ["$type", "a"], "abc"])
+def test_order_of_a_dict_survives_the_column(column: StatusChange, names: Any) -> None:
+    """
+    A dict is gone through in the order in which the caller filled it, although JSON columns sort their keys.
+    """
+    value = {name: dict.fromkeys(names, 1) for name in names}
+
+    assert told(through(column, {"it": value})["it"]) == told(value)
+
+
 @pytest.mark.parametrize(
     "wrap", [lambda it: [it], lambda it: (it,), lambda it: {"b": it, "a": 1}, lambda it: Line("a", it)]
 )
 @pytest.mark.parametrize("levels", [*range(8, 16), DEEPEST])
-def test_every_depth_survives_the_column(column: StatusChange, wrap: Any, levels: int) -> None:
+@pytest.mark.parametrize("leaf", [datetime.now(UTC), Wording.TREE], ids=["flat", "nested"])
+def test_every_depth_survives_the_column(column: StatusChange, wrap: Any, levels: int, leaf: Any) -> None:
     """
     A structure as deep as the limit is stored everywhere, also where documents may have 31 levels only.
     """
-    value: Any = {uuid.UUID(int=1): datetime.now(UTC), Wording.TREE: Wording.TREE}
+    value: Any = {uuid.UUID(int=1): leaf}
     for _ in range(levels - 1):
         value = wrap(value)
 

@@ -153,6 +153,14 @@ def test_flat_plain_keywords_are_stored_as_they_are() -> None:
     assert encode(keywords) == keywords
 
 
+@pytest.mark.parametrize("number", [1.0, -0.0, 1e16, 1e-5, 0.1 + 0.2, 123456789.12345678])
+def test_number_that_a_database_may_change_is_stored_as_text(number: float) -> None:
+    """
+    Whole floats, exponents and more than 15 digits do not depend on how a database reads JSON numbers.
+    """
+    assert encode({"it": number}) == {"it": {"$type": "float", "value": repr(number)}}
+
+
 @pytest.mark.parametrize(
     ("value", "path", "found"),
     [

@@ -23,9 +23,10 @@ from typing import Any
 
 from django.db import OperationalError, connections
 
-from tests.worker import processes
+from tests.worker import nursery, processes
 from tests.worker.gates import PATIENCE
 from tests.worker.looks import is_held, open_rows, row, skip_pause, sql, until
+from tests.worker.nursery import Started
 from tests.worker_app.process import QUEUE
 
 __all__ = ["Worker", "database_facts", "is_held", "open_rows", "row", "skip_pause", "sql", "until", "worker"]
@@ -57,7 +58,7 @@ class Worker:
     Speak to one `dl_worker` of a test.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path, name: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | Started, folder: Path, name: str) -> None:
         self.pid = process.pid
         self.folder, self.name = folder, name
         self.health_file = folder / "health"
@@ -194,25 +195,17 @@ def worker(
     Start `dl_worker` as a process group of its own, and end all of it with the block.
 
     `settings` are JSON values over those of the tests, `databases` gives aliases other facts than the test databases
-    have, and `points` says what happens at the engine's test points. An error inside the block gets the log as a note.
+    have, and `points` says what happens at the engine's test points. A worker with variables of its own, `env`, gets an
+    interpreter of its own; any other comes from the nursery. An error inside the block gets the log as a note.
     """
     name = f"dl-{uuid.uuid4().hex[:12]}"
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     overlay = {"DATABASES": database_facts(name, databases or {}), **(settings or {})}
     environment = {**os.environ, **_environment(overlay, points), **(env or {})}
-    command = [sys.executable, "-m", "tests.worker.manage", "dl_worker", "--queues", queues]
-    command += ["--concurrency", str(concurrency), "--health-file", str(folder / "health"), *args]
+    command = ["dl_worker", "--queues", queues, "--concurrency", str(concurrency)]
+    command += ["--health-file", str(folder / "health"), *args]
     with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    started = Worker(process, folder, name)
+        started = Worker((_start if env else nursery.start)(command, environment, log.fileno()), folder, name)
     try:
         yield started
     except BaseException as error:
@@ -236,6 +229,18 @@ def database_facts(name: str, others: Mapping[str, Mapping[str, Any]]) -> dict[s
             facts["OPTIONS"] = {**facts.get("OPTIONS", {}), "application_name": name}
         described[alias] = facts
     return described
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str], log: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.worker.manage", *command],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 def _environment(overlay: Mapping[str, Any], points: Mapping[str, Any] | None) -> dict[str, str]:

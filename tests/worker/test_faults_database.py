@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
 from django.db import DatabaseError, connection, transaction
 
@@ -267,23 +266,3 @@ class TestConnections:
         assert max(seen) <= 6
         assert "may not fit" not in log
         assert violations(jobs) == []
-
-    def test_server_that_has_too_few_connections_left_is_named_at_the_start(self) -> None:
-        """
-        The warning counts what is open already, and says what can be done.
-        """
-        ((allowed,),) = sql(
-            "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
-        )
-        facts = connection.get_connection_params()
-        facts = {name: facts[name] for name in ("host", "port", "user", "dbname") if facts.get(name)}
-        ((used,),) = sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
-        others = [psycopg.connect(**facts) for _ in range(allowed - used - 3)]
-
-        try:
-            with worker() as running:
-                until(lambda: "database connections" in running.log)
-                until(lambda: "may not fit" in running.log)
-        finally:
-            for other in others:
-                other.close()

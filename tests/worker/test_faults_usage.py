@@ -4,6 +4,7 @@ Prove that a mistake on the command line of `dl_worker` is answered with one lin
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -19,11 +20,23 @@ from tests.worker_app.process import QUEUE, SIDE_QUEUE
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres", "ledger")]
 
 
+class WorkerBegan(Exception):
+    """
+    Say that a command line was not refused.
+    """
+
+
 def answer(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[Any, list[str]]:
     """
     Give a command line to `dl_worker` that it refuses; return the exit status and the lines of standard error.
     """
-    with pytest.raises(SystemExit) as end:
+
+    def refuse() -> int:
+        raise WorkerBegan
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
+        # No worker may begin in this process, whose connections and signals are those of the test run.
+        patch.setattr(os, "fork", refuse)
         execute_from_command_line([sys.argv[0], "dl_worker", *args])
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -38,11 +51,11 @@ def answer(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[Any, list[st
         (["--queues", " , "], ["--queues", "names no queue"]),
         (["--queues", ""], ["--queues", "names no queue"]),
         ([], ["--queues"]),
-        (["--queues", "work", "--concurrency", "0"], ["--concurrency", "at least 1", "0"]),
+        (["--queues", "work", "--concurrency", "0"], ["--concurrency", "from 1", "0"]),
         (["--queues", "work", "--concurrency", "two"], ["--concurrency", "two"]),
-        (["--queues", "work", "--max-attempts-per-child", "-1"], ["--max-attempts-per-child", "at least 1"]),
-        (["--queues", "work", "--max-growth", "-1"], ["--max-growth", "at least 0"]),
-        (["--queues", "work", "--poll", "0"], ["--poll", "above 0"]),
+        (["--queues", "work", "--max-attempts-per-child", "-1"], ["--max-attempts-per-child", "from 1"]),
+        (["--queues", "work", "--max-growth", "-1"], ["--max-growth", "from 0"]),
+        (["--queues", "work", "--poll", "0"], ["--poll", "from 0.01"]),
         (["--queues", "work", "--poll", "nan"], ["--poll", "nan"]),
         (["--queues", "work", "--grace", "-1"], ["--grace", "-1"]),
         (["--queues", "work", "--grace", "inf"], ["--grace", "inf"]),
@@ -73,6 +86,7 @@ def test_worker_is_refused_where_calls_do_the_work(capsys: Any, settings: Any) -
     assert "'sync'" in lines[0]
 
 
+@pytest.mark.django_db(databases=["default", "other"], transaction=True)
 @pytest.mark.parametrize(
     ("facts", "word"),
     [({"HOST": "/nowhere"}, "can't be reached"), ({"NAME": "postgres"}, "Run manage.py migrate")],

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from django_logic import follow, hooks, signals, writer
 from django_logic.background import claim, durable, ending, settle
 from django_logic.background.claim import TokenLost
+from django_logic.background.exceptions import AttemptFailed
 from django_logic.background.models import Kind, State, TransitionMessage
 from django_logic.background.progress import Attempt, Superseded, guard, raise_if_cancelled
 from django_logic.background.restore import Restored, declaration_of, restore
@@ -56,12 +57,30 @@ def run_claimed(message: TransitionMessage, alias: str) -> Outcome:
             reach("after_commit")
     except TokenLost:
         hooks.logger.warning("%s: attempt %s lost its row, nothing was kept", message, message.attempts_started)
-        return Outcome(ended=Ended.LOST, message_id=message.pk)
+        outcome = Outcome(ended=Ended.LOST, message_id=message.pk, error=AttemptFailed("another one took the row over"))
     except Exception as error:
-        reach("before_accounting")
-        outcome = ending.record(attempt, error)
+        outcome = ended_after_commit(attempt, error) if attempt.is_committed else ended_badly(attempt, error)
     tell(attempt, outcome)
     return outcome
+
+
+def ended_after_commit(attempt: Attempt, error: Exception) -> Outcome:
+    """
+    Go on after work that a hook scheduled for after the commit failed: the attempt itself stands.
+    """
+    hooks.logger.error("%s: work scheduled for after its commit failed", attempt.message, exc_info=error)
+    return Outcome(ended=Ended.SUCCEEDED, message_id=attempt.message.pk)
+
+
+def ended_badly(attempt: Attempt, error: Exception) -> Outcome:
+    """
+    Record how an attempt failed, by a connection that works.
+    """
+    reach("before_accounting")
+    connection = connections[attempt.alias]
+    if connection.errors_occurred and not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
+    return ending.record(attempt, error)
 
 
 def work(attempt: Attempt) -> Outcome:
@@ -71,6 +90,7 @@ def work(attempt: Attempt) -> Outcome:
     message, alias = attempt.message, attempt.alias
     prepare(attempt)
     with transaction.atomic(using=alias):
+        attempt.note_commit()
         if claim.hold(message, alias):
             raise_if_cancelled(attempt)
         reach("after_stamp")
@@ -142,13 +162,18 @@ def deliver(attempt: Attempt) -> Outcome:
     message, alias = attempt.message, attempt.alias
     reach("before_callback")
     with transaction.atomic(using=alias):
+        attempt.note_commit()
         if claim.hold(message, alias):
             raise_if_cancelled(attempt)
         restored = attempt.restored = restore(message, alias)
         note = durable.deliver(message, restored)
         refuse_swallowed(restored.call)
         more = {} if note is None else {"last_error_message": settle.told(note)}
-        settle.write(settle.completion(message, State.SUCCEEDED, attempt.seconds, **more), alias)
+        try:
+            settle.write(settle.completion(message, State.SUCCEEDED, attempt.seconds, **more), alias)
+        except TokenLost:
+            raise_if_cancelled(attempt)
+            raise
         reach("before_commit")
     return Outcome(ended=Ended.SUCCEEDED, message_id=message.pk)
 
@@ -170,5 +195,5 @@ def tell(attempt: Attempt, outcome: Outcome) -> None:
         if not is_durable:
             hooks.run_callbacks(call, candidate.transition.failure_callbacks, exception=outcome.error)
         announce(signals.transition_failed, call, exception=outcome.error, move=attempt.move)
-    elif outcome.ended is Ended.SUPERSEDED and attempt.is_prepared:
+    elif outcome.ended in (Ended.SUPERSEDED, Ended.LOST) and attempt.is_prepared:
         hooks.run_callbacks(call, candidate.transition.failure_callbacks, exception=outcome.error)

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
+
 from django_logic.background import attempt, claim, ending, wakeup
 from django_logic.background.exceptions import Cancelled
 from django_logic.background.models import Cancellation, State, TransitionMessage
 from django_logic.background.progress import Attempt, cancelled_by
 from django_logic.background.runner import run_rows_after_commit
-from django_logic.background.settle import Ended
+from django_logic.background.settle import Ended, Outcome
 from django_logic.call import identify, storable
 from django_logic.conf import sync_mode
 from django_logic.exceptions import TransitionNotAllowed
@@ -56,8 +58,9 @@ def cancel_message(
     """
     actor_id, actor_label = identify(user if actor is None else actor)
     asked: dict[str, Any] = {"actor_id": actor_id, "actor_label": actor_label, "reason": storable(reason)}
-    message = claim.take(using, message_id)
-    if message is not None and end_now(message, using, cancelled_by(actor_label, asked["reason"])):
+    held = end_now(message_id, using, cancelled_by(actor_label, asked["reason"]))
+    if held is not None:
+        follow(held, using)
         return True
     if not TransitionMessage.objects.using(using).open().filter(pk=message_id).exists():
         raise TransitionNotAllowed(f"Row {message_id} is not open, so there is nothing to cancel.")
@@ -65,18 +68,29 @@ def cancel_message(
     return False
 
 
-def end_now(message: TransitionMessage, alias: str, error: Cancelled) -> bool:
+def end_now(message_id: int, alias: str, error: Cancelled) -> tuple[Attempt, Outcome] | None:
     """
-    End a row that this call has claimed; the claim is no attempt. False where somebody holds the object.
+    End a row that nobody works on; the claim is no attempt. None where somebody holds the row or its object.
+
+    Transaction: one for the claim and the end, so that nobody comes between them.
     """
-    message.attempts_started = max(message.errors_count, message.attempts_started - 1)
-    held = Attempt(message, alias)
-    outcome = ending.give_up(held, error, State.CANCELLED, is_measured=False)
-    if outcome.ended is Ended.RETRY:
-        return False
-    attempt.tell(held, outcome)
+    with transaction.atomic(using=alias):
+        message = claim.take(alias, message_id)
+        if message is None:
+            return None
+        message.attempts_started = max(message.errors_count, message.attempts_started - 1)
+        held = Attempt(message, alias)
+        outcome = ending.give_up(held, error, State.CANCELLED, is_measured=False)
+    return None if outcome.ended is Ended.RETRY else (held, outcome)
+
+
+def follow(held: tuple[Attempt, Outcome], alias: str) -> None:
+    """
+    Tell how the row ended, and see to the rows of its failure callbacks.
+    """
+    ended, outcome = held
+    attempt.tell(ended, outcome)
     if sync_mode():
-        run_rows_after_commit(alias, message.transition_id)
+        run_rows_after_commit(alias, ended.message.transition_id)
     else:
-        wakeup.notify_after_commit(alias, message.queue_name)
-    return True
+        wakeup.notify_after_commit(alias, ended.message.queue_name)

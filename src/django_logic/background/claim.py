@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 from typing import Any
 from uuid import uuid4
 
 from django.db import connections
 
 from django_logic import conf
-from django_logic.background.claim_elsewhere import due, is_held, take_first
+from django_logic.background.claim_elsewhere import due, is_held, take_first, unclaimed
 from django_logic.background.lanes import Lanes, composed
 from django_logic.background.models import NEVER, TransitionMessage
 
@@ -48,6 +49,7 @@ WITH picked AS MATERIALIZED (
         WHERE NOT candidate.is_completed AND candidate.queue_name = lane.queue_name
             AND candidate.priority = lane.priority
             AND candidate.run_at <= STATEMENT_TIMESTAMP() AND candidate.run_at >= lane.floor
+            AND candidate.id <> ALL (%(besides)s::bigint[])
             AND (candidate.kind = 'transition' OR NOT EXISTS (
                 SELECT FROM {table} earlier
                 WHERE earlier.instance_id = candidate.instance_id AND earlier.model_name = candidate.model_name
@@ -68,10 +70,12 @@ RETURNING {columns}, picked.run_at, picked.place
 #: Makes the commit of this statement not wait for the disk; in an open transaction it would speak for all of it.
 QUIET = ", (SELECT SET_CONFIG('synchronous_commit', 'off', true)) quiet"
 
-#: One row, whatever its queue and its time, unless somebody holds it.
+#: One row, whatever its queue and its time, unless somebody holds it by a lock or a claim.
 TAKE = """
 WITH picked AS MATERIALIZED (
-    SELECT id FROM {table} WHERE id = %(pk)s AND NOT is_completed FOR UPDATE SKIP LOCKED
+    SELECT id FROM {table} WHERE id = %(pk)s AND NOT is_completed
+        AND (claim_token IS NULL OR run_at <= STATEMENT_TIMESTAMP())
+    FOR UPDATE SKIP LOCKED
 )
 UPDATE {table} m SET {taken} FROM picked WHERE m.id = picked.id RETURNING {columns}
 """
@@ -106,20 +110,22 @@ def claimant(worker: str, code_version: str) -> dict[str, Any]:
     }
 
 
-def take_next(alias: str, lanes: Lanes, *, worker: str = "", code_version: str = "") -> TransitionMessage | None:
+def take_next(
+    alias: str, lanes: Lanes, *, worker: str = "", code_version: str = "", besides: Collection[int] = ()
+) -> TransitionMessage | None:
     """
-    Claim the row that is due first; None when none is.
+    Claim the row that is due first, ``besides`` some; None when none is.
 
     Transaction: commits by itself; within an open one it counts when that commits.
     """
     if not lanes.lanes:
         return None
     if connections[alias].vendor != "postgresql":
-        return take_first(alias, due(alias, lanes.lanes), claimant(worker, code_version))
+        return take_first(alias, due(alias, lanes.lanes).exclude(pk__in=besides), claimant(worker, code_version))
     parameters = claimant(worker, code_version)
     parameters["queues"] = [lane.queue for lane in lanes.lanes]
     parameters["priorities"] = [lane.priority for lane in lanes.lanes]
-    parameters["floors"] = lanes.floors
+    parameters |= {"floors": lanes.floors, "besides": list(besides)}
     quiet = "" if connections[alias].in_atomic_block else QUIET
     with connections[alias].cursor() as cursor:
         cursor.execute(composed(TAKE_NEXT, TAKEN, quiet), parameters)
@@ -133,14 +139,13 @@ def take_next(alias: str, lanes: Lanes, *, worker: str = "", code_version: str =
 
 def take(alias: str, pk: int, *, worker: str = "", code_version: str = "") -> TransitionMessage | None:
     """
-    Claim one row whatever its queue and its time; None when it has ended or somebody holds it.
+    Claim one row whatever its queue and its time; None when it has ended, or somebody holds it or has just claimed it.
 
     Transaction: as `take_next`.
     """
     parameters = claimant(worker, code_version)
     if connections[alias].vendor != "postgresql":
-        rows = TransitionMessage.objects.using(alias).open().filter(pk=pk)
-        return take_first(alias, rows, parameters)
+        return take_first(alias, unclaimed(alias, pk), parameters)
     with connections[alias].cursor() as cursor:
         cursor.execute(composed(TAKE, TAKEN), {**parameters, "pk": pk})
         row = cursor.fetchone()

@@ -15,7 +15,7 @@ from django_logic.background.models import NEVER, Cancellation, Kind, Transition
 from django_logic.clock import FromNow
 from django_logic.locks import take_write_lock
 
-__all__ = ["due", "is_held", "take_first"]
+__all__ = ["due", "is_held", "take_first", "unclaimed"]
 
 
 def due(alias: str, lanes: Iterable[Lane]) -> Any:
@@ -38,6 +38,14 @@ def due(alias: str, lanes: Iterable[Lane]) -> Any:
         .filter(Q(kind=Kind.TRANSITION) | ~Exists(earlier))
         .order_by("priority", "run_at", "id")
     )
+
+
+def unclaimed(alias: str, pk: int) -> Any:
+    """
+    Return one open row, unless somebody has just claimed it.
+    """
+    rows = TransitionMessage.objects.using(alias).open().filter(pk=pk)
+    return rows.filter(Q(claim_token=None) | Q(run_at__lte=FromNow()))
 
 
 def take_first(alias: str, rows: Any, parameters: dict[str, Any]) -> TransitionMessage | None:

@@ -19,7 +19,7 @@ from django_logic.call import Call
 from django_logic.clock import FromNow
 from django_logic.engine import perform
 from django_logic.exceptions import TransitionNotAllowed, TransitionTemporarilyUnavailable
-from django_logic.follow import follow_up
+from django_logic.follow import LONGEST_CHAIN, chain_length, follow_up
 from django_logic.rows import Row
 from django_logic.subject import state_of
 from django_logic.transitions import Hook
@@ -53,7 +53,7 @@ def rows_after_success(message: TransitionMessage, call: Call, candidate: Candid
     shared = stored_context(call) if transition.callbacks else {}
     rows = [row_for(message, Kind.CALLBACK, name, shared) for name, _hook in numbered(transition.callbacks)]
     if transition.next_transition is not None:
-        rows.append(row_for(message, Kind.NEXT, transition.next_transition, {}))
+        rows.append(row_for(message, Kind.NEXT, transition.next_transition, {}, chain=message.chain + 1))
     return tuple(rows)
 
 
@@ -70,7 +70,7 @@ def rows_after_failure(
     return tuple(row_for(message, Kind.FAILURE_CALLBACK, name, shared) for name, _hook in numbered(listed))
 
 
-def row_for(message: TransitionMessage, kind: Kind, name: str, shared: Mapping[str, Any]) -> Row:
+def row_for(message: TransitionMessage, kind: Kind, name: str, shared: Mapping[str, Any], *, chain: int = 0) -> Row:
     """
     Make one row that follows another: the same object, people, ids and queue.
     """
@@ -81,7 +81,7 @@ def row_for(message: TransitionMessage, kind: Kind, name: str, shared: Mapping[s
     )
     values = {name: getattr(message, name) for name in kept}
     kwargs = {key: value for key, value in message.kwargs.items() if key not in (CONTEXT, EXCEPTION)}
-    values = message_values(**values, kind=str(kind), hook_name=name, kwargs={**kwargs, **shared})
+    values = message_values(**values, kind=str(kind), hook_name=name, kwargs={**kwargs, **shared}, chain=chain)
     return Row(model=TransitionMessage, values=values)
 
 
@@ -103,7 +103,7 @@ def stored_context(call: Call) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in call.context.items():
         try:
-            codec.encode({name: value}, call.label)
+            codec.encode({CONTEXT: {**kept, name: value}}, call.label)
         except (KwargsSerializationError, TypeError) as error:
             hooks.logger.warning("%s: context[%r] does not reach the callbacks: %s", call.label, name, error)
         else:
@@ -154,7 +154,7 @@ def deliver(message: TransitionMessage, restored: Restored) -> str | None:
     """
     call, candidate = restored.call, restored.candidate
     if message.kind == Kind.NEXT:
-        return go_on(call, message.hook_name)
+        return go_on(call, message.hook_name, message.chain)
     is_failure = message.kind == Kind.FAILURE_CALLBACK
     transition = candidate.transition
     listed = dict(numbered(transition.failure_callbacks if is_failure else transition.callbacks))
@@ -169,13 +169,17 @@ def deliver(message: TransitionMessage, restored: Restored) -> str | None:
     return None
 
 
-def go_on(call: Call, action: str) -> str | None:
+def go_on(call: Call, action: str, chain: int) -> str | None:
     """
     Run the next transition; one that is refused is noted, since the object went another way.
 
     Raises: Snooze while the object is busy, which is no failure, and what failed where nothing was written.
     """
+    if chain > LONGEST_CHAIN:
+        hooks.logger.error("%s: %d next transitions in a row, %s did not run", call.label, chain - 1, action)
+        return f"{chain - 1} next transitions in a row, {action} did not run"
     before = state_of(call.column, call.instance)
+    length = chain_length.set(chain)
     token = is_delivering.set(True)
     try:
         follow_up(call, action, perform)
@@ -191,4 +195,5 @@ def go_on(call: Call, action: str) -> str | None:
         return f"{action} failed and left the object in its failed state"
     finally:
         is_delivering.reset(token)
+        chain_length.reset(length)
     return None

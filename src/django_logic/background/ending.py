@@ -12,7 +12,7 @@ from django_logic.background.claim import TokenLost
 from django_logic.background.exceptions import AttemptFailed, Cancelled, PermanentFailure, Snooze
 from django_logic.background.failing import write_failure
 from django_logic.background.models import Cancellation, Kind, State, TransitionMessage
-from django_logic.background.progress import Attempt, Superseded
+from django_logic.background.progress import Attempt, Superseded, raise_if_cancelled
 from django_logic.background.restore import InstanceGone, Unknown, declaration_of
 from django_logic.background.retry import pause_after
 from django_logic.background.settle import Ended, Outcome, told
@@ -23,6 +23,7 @@ __all__ = ["give_up", "give_up_spent", "is_spent", "record"]
 
 #: How long a row that could not be failed waits, as while somebody holds its object; seconds.
 BUSY_PAUSE = 5.0
+DEFERRED = "deferred"
 #: How long a row waits for code that knows it: a share of its age, within bounds; seconds.
 SHARE_OF_AGE, SHORTEST_WAIT, LONGEST_WAIT = 0.25, 10.0, 600.0
 
@@ -41,23 +42,34 @@ def record(attempt: Attempt, error: Exception) -> Outcome:
     message, alias = attempt.message, attempt.alias
     ended = Outcome(ended=Ended.LOST, message_id=message.pk)
     try:
-        match error:
-            case Snooze():
-                settle.put_back(message, alias, error.seconds, note=told(error, "snoozed"))
-                ended = Outcome(ended=Ended.SNOOZED, message_id=message.pk, pause=error.seconds)
-            case Unknown():
-                ended = defer(attempt, error)
+        match error if isinstance(error, (InstanceGone, Superseded)) else asked_to_stop(attempt) or error:
             case InstanceGone():
                 ended = close(attempt, State.UNRESTORABLE, error)
             case Superseded():
                 ended = close(attempt, State.SUPERSEDED, error)
-            case Cancelled():
-                ended = give_up(attempt, error, State.CANCELLED)
+            case Cancelled() as asked:
+                ended = give_up(attempt, asked, State.CANCELLED)
+            case Snooze() as wish:
+                settle.put_back(message, alias, wish.seconds, note=told(wish, "snoozed"))
+                ended = Outcome(ended=Ended.SNOOZED, message_id=message.pk, pause=wish.seconds)
+            case Unknown() as unknown:
+                ended = defer(attempt, unknown)
             case _:
                 ended = fail(attempt, error)
     except TokenLost:
         hooks.logger.warning("%s: attempt %s lost its row, its end was not recorded", message, message.attempts_started)
     return ended
+
+
+def asked_to_stop(attempt: Attempt) -> Cancelled | None:
+    """
+    Return what cancels the row, if somebody asked for that: no pause comes before it.
+    """
+    try:
+        raise_if_cancelled(attempt)
+    except Cancelled as asked:
+        return asked
+    return None
 
 
 def close(attempt: Attempt, state: State, error: Exception) -> Outcome:
@@ -76,13 +88,23 @@ def defer(attempt: Attempt, error: Unknown) -> Outcome:
     Put back a row this code does not know; newer code may, as during a deploy. Too old a row is closed.
     """
     message = attempt.message
-    age = (message.started_at - message.created).total_seconds() if message.started_at is not None else 0.0
+    age = seconds_unknown(message)
     if age >= conf.unrestorable_hours() * 3600:
         return close(attempt, State.UNRESTORABLE, error)
     pause = min(LONGEST_WAIT, max(SHORTEST_WAIT, age * SHARE_OF_AGE))
-    settle.put_back(message, attempt.alias, pause, note=told(str(error), "deferred"))
+    settle.put_back(message, attempt.alias, pause, note=told(str(error), DEFERRED), is_first=not age)
     hooks.logger.warning("%s: %s. Put back for %.0f s", message, error, pause)
     return Outcome(ended=Ended.DEFERRED, message_id=message.pk, error=error, pause=pause)
+
+
+def seconds_unknown(message: TransitionMessage) -> float:
+    """
+    Return for how long this row has met code that does not know it; its last error says since when.
+    """
+    was_deferred = message.last_error_message.startswith(f"[{DEFERRED}]")
+    if not was_deferred or message.started_at is None or message.last_error_dt is None:
+        return 0.0
+    return (message.started_at - message.last_error_dt).total_seconds()
 
 
 def declared(attempt: Attempt) -> BackgroundDeclaration | None:

@@ -23,7 +23,8 @@ from django_logic.background.runner import run_rows_after_commit
 from django_logic.background.settle import Ended
 from django_logic.background.transitions import BackgroundDeclaration
 from django_logic.call import Call
-from django_logic.clock import FromNow
+from django_logic.clock import LONGEST_WAIT, FromNow
+from django_logic.follow import chain_length
 from django_logic.moves import MoveLost, plan
 from django_logic.rows import OBJECT_KEY, TRANSITION_ID, Row
 from django_logic.run import Run, blocked_error, lock_of, raise_if_blocked
@@ -31,9 +32,6 @@ from django_logic.subject import instance_key, remember_state
 from django_logic.tree import Candidate, dotted
 
 __all__ = ["performer"]
-
-#: A hundred years, in seconds.
-LONGEST_DELAY = 3_155_760_000.0
 
 
 class Enqueue:
@@ -156,6 +154,7 @@ def message_of(call: Call, candidate: Candidate, transition: BackgroundDeclarati
         priority=transition.priority,
         timeout_seconds=transition.timeout,
         max_errors=transition.max_errors,
+        chain=chain_length.get(),
         run_at=due,
     )
 
@@ -192,7 +191,7 @@ def delay_of(call: Call) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise TypeError(f"{call.label}: delay= takes seconds or a timedelta; found {delay!r}.")
-    if not 0 <= seconds <= LONGEST_DELAY:
+    if not 0 <= seconds <= LONGEST_WAIT:
         raise ValueError(f"{call.label}: delay= must lie between 0 seconds and a hundred years; found {delay!r}.")
     return float(seconds)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django_logic.clock import LONGEST_WAIT
 from django_logic.exceptions import DjangoLogicException
 
 __all__ = [
@@ -59,8 +60,8 @@ class Snooze(Exception):
     """
 
     def __init__(self, seconds: Any, reason: str = "") -> None:
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
-            raise ValueError(f"Snooze takes a number of seconds, 0 or more; found {seconds!r}.")
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST_WAIT:
+            raise ValueError(f"Snooze takes a number of seconds from 0 to a hundred years; found {seconds!r}.")
         super().__init__(seconds, reason)
         self.seconds = float(seconds)
         self.reason = reason

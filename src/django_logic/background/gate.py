@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from django.db import connections, models, transaction
+from django.db import DatabaseError, connections, models, transaction
 from django.db.models import BooleanField, ExpressionWrapper, Q
 
 from django_logic import conf
@@ -77,8 +77,13 @@ def unlocked(pks: Iterable[int], alias: str) -> set[int]:
     rows = TransitionMessage.objects.using(alias).filter(pk__in=list(pks)).order_by()
     if not connections[alias].features.has_select_for_update_skip_locked:
         return set(rows.values_list("pk", flat=True))
-    with transaction.atomic(using=alias):
-        return set(rows.select_for_update(skip_locked=True).values_list("pk", flat=True))
+    try:
+        with transaction.atomic(using=alias):
+            free = set(rows.select_for_update(skip_locked=True).values_list("pk", flat=True))
+            transaction.set_rollback(True, using=alias)  # lets go of the locks, also in the caller's transaction
+    except DatabaseError:  # a transaction that may not lock, as a read-only one
+        return set()
+    return free
 
 
 def in_flight_refusal(pk: int | None, name: str) -> Refusal:

@@ -133,6 +133,8 @@ class TransitionMessage(models.Model):
     transition_id = models.UUIDField(_("transition id"))
     root_id = models.UUIDField(_("root transition"))
     parent_id = models.UUIDField(_("parent transition"), null=True, blank=True)
+    #: How many next transitions led here, one after the other.
+    chain = models.PositiveSmallIntegerField(_("chain"), default=0)
     traceparent = models.CharField(_("trace"), max_length=100, blank=True, default="")
 
     queue_name = models.CharField(_("queue"), max_length=100)

@@ -9,8 +9,10 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
+from django.utils.functional import Promise
 from django.utils.module_loading import import_string
 
+from django_logic.background.exceptions import KwargsSerializationError
 from django_logic.background.models import TransitionMessage
 from django_logic.call import Call
 
@@ -62,10 +64,33 @@ def stored_user(call: Call) -> str | None:
     """
     Return what a row keeps of the user: None for none, empty for an anonymous one, else the key.
     """
+    for name, person in (("user", call.user), ("actor", call.actor)):
+        refuse_stranger(call, name, person)
     if call.user is None:
         return None
     key = getattr(call.user, "pk", None)
     return "" if key is None else str(key)
+
+
+def refuse_stranger(call: Call, name: str, person: Any) -> None:
+    """
+    Refuse a person of another class than the project's users: the key alone would come back as somebody else.
+
+    Raises: KwargsSerializationError.
+    """
+    if person is None or isinstance(person, (str, Promise, DepartedUser)) or getattr(person, "pk", None) is None:
+        return
+    try:
+        known: Any = apps.get_model(settings.AUTH_USER_MODEL)
+    except (LookupError, ValueError):
+        known = ()
+    if not isinstance(person, known):
+        raise KwargsSerializationError(
+            f"{call.label}: {name}= must be a {settings.AUTH_USER_MODEL} for background work; found a"
+            f" {type(person).__name__}, whose key would come back as another person's. Pass its name as actor=, or"
+            " the object under a keyword of its own.",
+            name,
+        )
 
 
 def user_of(message: TransitionMessage) -> Any:

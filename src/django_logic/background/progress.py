@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
+
+from django.db import connections, transaction
 
 from django_logic.background.exceptions import Cancelled
 from django_logic.background.models import Cancellation, TransitionMessage
@@ -33,6 +36,15 @@ class Attempt:
     restored: Restored | None = None
     move: Move | None = None
     is_prepared: bool = False
+    #: Whether a transaction of its own was committed, so that nothing can undo the work any more.
+    is_committed: bool = False
+
+    def note_commit(self) -> None:
+        """
+        Note when the transaction that is open now is committed, unless it is only a part of the caller's.
+        """
+        if len(connections[self.alias].atomic_blocks) == 1:
+            transaction.on_commit(partial(setattr, self, "is_committed", True), using=self.alias)
 
     @property
     def seconds(self) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from django_logic import conf
+from django_logic.clock import LONGEST_WAIT
 
 __all__ = ["Backoff", "pause_after"]
 
@@ -31,7 +32,12 @@ class Backoff:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        for name, least, most in (("first", 0, None), ("factor", 1, None), ("limit", 0, None), ("jitter", 0, 1)):
+        for name, least, most in (
+            ("first", 0, LONGEST_WAIT),
+            ("factor", 1, None),
+            ("limit", 0, LONGEST_WAIT),
+            ("jitter", 0, 1),
+        ):
             value: Any = getattr(self, name)
             is_number = not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
             if not is_number or value < least or (most is not None and value > most):
@@ -55,4 +61,4 @@ def pause_after(retry: Backoff | None, errors: int) -> float:
     """
     Return the pause a declaration asks for, else the project's; seconds.
     """
-    return retry.pause(errors) if retry is not None else conf.retry_minutes() * 60
+    return retry.pause(errors) if retry is not None else min(LONGEST_WAIT, conf.retry_minutes() * 60)

@@ -5,17 +5,18 @@ Running what is due here and now, in the caller's process: for tests, cron lines
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
 from django.db import transaction
 
-from django_logic.background import attempt, claim, settle
-from django_logic.background.claim import TokenLost
+from django_logic.background import attempt, claim
 from django_logic.background.lanes import BEGINNING, Lanes, lanes_of
 from django_logic.background.models import Kind, TransitionMessage
 from django_logic.background.settle import Ended
+
+#: Endings after which a row is due again, or somebody else's.
+GOES_ON = (Ended.RETRY, Ended.SNOOZED, Ended.DEFERRED, Ended.RELEASED, Ended.LOST)
 
 __all__ = ["retry_pending", "run_available", "run_rows_after_commit"]
 
@@ -29,28 +30,21 @@ def run_available(queues: Iterable[str] | None = None, limit: int | None = None,
     wanted = None if queues is None else list(queues)
     if isinstance(queues, (str, bytes)):
         raise TypeError(f"run_available takes a list of queues; found {queues!r}. Write [{queues!r}].")
-    seen: set[int] = set()
-    again: list[TransitionMessage] = []
+    still_open: set[int] = set()
     lanes = lanes_of(using, wanted)
     count = 0
-    try:
-        while limit is None or count < limit:
-            message = claim.take_next(using, lanes)
-            if message is None:
-                fresh = lanes_of(using, wanted)  # what ran may have asked for more, elsewhere
-                if fresh.lanes == lanes.lanes and not any_lifted(lanes):
-                    break
-                lanes = fresh
-            elif message.pk in seen:
-                again.append(message)  # kept by its claim until the others have run
-            else:
-                seen.add(message.pk)
-                attempt.run_claimed(message, using)
-                count += 1
-    finally:
-        for message in again:
-            with suppress(TokenLost):
-                settle.put_back(message, using, 0)
+    while limit is None or count < limit:
+        message = claim.take_next(using, lanes, besides=still_open)
+        if message is not None:
+            outcome = attempt.run_claimed(message, using)
+            if outcome.ended in GOES_ON:
+                still_open.add(message.pk)
+            count += 1
+            continue
+        fresh = lanes_of(using, wanted)  # what ran may have asked for more, elsewhere
+        if fresh.lanes == lanes.lanes and not any_lifted(lanes):
+            break
+        lanes = fresh
     return count
 
 
@@ -84,5 +78,5 @@ def run_rows(alias: str, transition_id: UUID) -> None:
     rows = TransitionMessage.objects.using(alias).open().exclude(kind=Kind.TRANSITION)
     for pk in list(rows.filter(transition_id=transition_id).order_by("pk").values_list("pk", flat=True)):
         outcome = attempt.run(pk, alias)
-        if outcome is not None and outcome.ended is Ended.RETRY:
+        if outcome is None or outcome.ended in GOES_ON:
             break

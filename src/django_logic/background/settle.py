@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from django.db import connections, transaction
+
 from django_logic import writer
 from django_logic.background.claim import TokenLost
 from django_logic.background.exceptions import words_of
@@ -91,16 +93,17 @@ def completion(message: TransitionMessage, state: State, took: float | None, **m
 
 
 def put_back(
-    message: TransitionMessage, alias: str, seconds: float, *, note: str | None = None, counts: bool = False
+    message: TransitionMessage, alias: str, seconds: float, *, note: str | None = None, is_first: bool = False
 ) -> None:
     """
-    Let a row wait and be claimed again; unless it ``counts``, the attempt's count is given back.
+    Let a row wait and be claimed again; its attempt is not counted. ``is_first`` also notes since when it waits.
     """
     values: dict[str, Any] = {"run_at": FromNow(seconds), "claim_token": None, "modified": FromNow()}
-    if not counts:
-        values["attempts_started"] = max(0, message.attempts_started - 1)
+    values["attempts_started"] = max(0, message.attempts_started - 1)
     if note is not None:
         values["last_error_message"] = note
+    if is_first:
+        values["last_error_dt"] = FromNow()
     write(Change(model=TransitionMessage, pk=message.pk, expected=ours(message), values=values), alias)
     hold_behind(message, alias, seconds)
 
@@ -138,14 +141,19 @@ def hold_behind(message: TransitionMessage, alias: str, seconds: float) -> None:
     if message.kind == Kind.TRANSITION or not seconds:
         return
     behind = TransitionMessage.objects.using(alias).open().exclude(kind=Kind.TRANSITION)
-    behind.filter(
+    behind = behind.filter(
         app_label=message.app_label,
         model_name=message.model_name,
         instance_id=message.instance_id,
         process_name=message.process_name,
         id__gt=message.pk,
         run_at__lt=FromNow(seconds),
-    ).update(run_at=FromNow(seconds))
+    ).order_by("pk")
+    with transaction.atomic(using=alias):
+        if connections[alias].features.has_select_for_update_skip_locked:
+            behind = behind.select_for_update(skip_locked=True)  # whoever holds one of them decides for it
+        pks = list(behind.values_list("pk", flat=True))
+        TransitionMessage.objects.using(alias).filter(pk__in=pks).update(run_at=FromNow(seconds))
 
 
 def write(change: Change, alias: str) -> None:

@@ -40,9 +40,9 @@ def notify_after_commit(alias: str, queue: str) -> None:
     connection = connections[alias]
     if connection.vendor != "postgresql":
         return
-    word, within = Word(alias, queue), set(connection.savepoint_ids)
-    # A word that waits in a savepoint of its own is lost if that one is rolled back, so it doesn't count.
-    if not any(entry[1] == word and set(entry[0]) <= within for entry in connection.run_on_commit):
+    word = Word(alias, queue)
+    # One that waits already is lost only if a savepoint is rolled back that this call is made in, too.
+    if not any(entry[1] == word for entry in connection.run_on_commit):
         transaction.on_commit(word, using=alias, robust=True)
 
 

@@ -20,21 +20,35 @@ MASK = "••••••••"
 
 def masked(value: Any) -> Any:
     """
-    Return stored keywords with the values of keys that look like secrets replaced, at any depth.
+    Return stored keywords as people read them, the values of keys that look like secrets replaced at any depth.
     """
-    if isinstance(value, Mapping):
-        if value.get(TAG) == "json":  # what is nested deeper than databases take is stored as one text
-            return masked(json.loads(value["value"]))
-        return {name: MASK if is_secret(name) else masked(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        if len(value) == 2 and is_secret(value[0]):  # an item of a dict that is stored as a list of pairs
-            return [value[0], MASK]
         return [masked(inner) for inner in value]
-    return value
+    if not isinstance(value, Mapping):
+        return value
+    match value.get(TAG):
+        case "json":  # what is nested deeper than databases take is stored as one text
+            return masked(json.loads(value["value"]))
+        case "dict" | "ordered":  # names and values in turn
+            return named(value["value"][::2], value["value"][1::2])
+        case "namedtuple":
+            return named(value["fields"], value["value"])
+    return {name: hidden(name, inner) for name, inner in value.items()}
 
 
-def is_secret(name: Any) -> bool:
+def named(names: list[Any], values: list[Any]) -> dict[str, Any]:
     """
-    Tell by its name that a value is nobody's business.
+    Return named values as people read them.
     """
-    return isinstance(name, str) and name != TAG and SECRET.search(name) is not None
+    return {
+        name if isinstance(name, str) else json.dumps(masked(name)): hidden(name, value)
+        for name, value in zip(names, values, strict=True)
+    }
+
+
+def hidden(name: Any, value: Any) -> Any:
+    """
+    Return what may be seen of a value that has a name.
+    """
+    is_secret = isinstance(name, str) and name != TAG and SECRET.search(name) is not None
+    return MASK if is_secret else masked(value)

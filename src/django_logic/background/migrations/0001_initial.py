@@ -130,6 +130,7 @@ class Migration(migrations.Migration):
                 ("transition_id", models.UUIDField(verbose_name="transition id")),
                 ("root_id", models.UUIDField(verbose_name="root transition")),
                 ("parent_id", models.UUIDField(blank=True, null=True, verbose_name="parent transition")),
+                ("chain", models.PositiveSmallIntegerField(default=0, verbose_name="chain")),
                 ("traceparent", models.CharField(blank=True, default="", max_length=100, verbose_name="trace")),
                 ("queue_name", models.CharField(max_length=100, verbose_name="queue")),
                 ("priority", models.SmallIntegerField(default=0, verbose_name="priority")),
