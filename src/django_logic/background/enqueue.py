@@ -120,9 +120,10 @@ def look_again(call: Call, state: Any) -> None:
     """
     Lock the row and see that nothing has changed since it was judged under the cache lock alone.
     """
-    if locks.read(call, "row", whole=False) != state:
-        raise MoveLost
+    found = locks.read(call, "row", whole=False)
     raise_if_blocked(call)
+    if found != state:
+        raise MoveLost
 
 
 def message_of(call: Call, candidate: Candidate, transition: BackgroundDeclaration) -> dict[str, Any]:
