@@ -70,7 +70,7 @@ def test_model_whose_database_has_no_table_for_its_rows_is_an_error(flow: Flow, 
 
     (found,) = checks.check_tables()
 
-    assert (found.id, found.obj, found.level) == ("django_logic.E006", Ticket, django_checks.ERROR)
+    assert (found.id, found.obj, found.level) == ("django_logic.E008", Ticket, django_checks.ERROR)
     assert "background rows of app.Ticket are written to 'default'" in found.msg
     assert "migrate it" in (found.hint or "")
 
@@ -84,7 +84,7 @@ def test_rows_that_a_router_looks_for_elsewhere_are_a_warning(flow: Flow, settin
 
     (found,) = checks.check_tables()
 
-    assert (found.id, found.level) == ("django_logic.W006", django_checks.WARNING)
+    assert (found.id, found.level) == ("django_logic.W008", django_checks.WARNING)
     assert "--database default" in (found.hint or "")
 
 
@@ -110,7 +110,7 @@ def test_plain_project_has_nothing_to_hear(flow: Flow) -> None:
 
 @pytest.mark.parametrize(
     ("is_debug", "id_", "level"),
-    [(False, "django_logic.E007", django_checks.ERROR), (True, "django_logic.W007", django_checks.WARNING)],
+    [(False, "django_logic.E009", django_checks.ERROR), (True, "django_logic.W009", django_checks.WARNING)],
 )
 def test_database_without_row_locks_is_for_debugging(
     flow: Flow, settings: Any, is_debug: bool, id_: str, level: int

@@ -247,6 +247,16 @@ def test_vanished_instance_is_a_permanent_failure_that_names_it(column: StatusCh
     assert f"keyword it refers to app.{model.__name__} {key!r} on 'other', which is gone" in str(caught.value)
 
 
+def test_key_that_is_none_of_its_model_is_a_value_error() -> None:
+    """
+    A reference that no row could ever answer is damage, not a vanished object.
+    """
+    damaged = {"$type": "model", "model": "app.UuidDocument", "pk": "no uuid", "alias": "default"}
+
+    with pytest.raises(ValueError, match="The stored keyword it can't be read; found ValidationError"):
+        decode({"it": damaged}, "default")
+
+
 def historical() -> Any:
     """
     Give an object as a migration sees it: of another class than the one a worker would load.

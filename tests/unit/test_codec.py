@@ -545,7 +545,6 @@ def test_combination_of_flags_that_no_longer_exist_comes_back_plain(
         {"$type": "model", "model": "app.NoSuchModel", "pk": 1, "alias": None},
         {"$type": "model", "model": "app.Ticket", "pk": 1, "alias": "no such database"},
         {"$type": "model", "model": "app.Ticket"},
-        {"$type": "model", "model": "app.UuidDocument", "pk": "no uuid", "alias": "default"},
         {"$type": "json", "value": "{"},
         nested({"$type": "nested too deep, and unknown"}, 5000),
     ],

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -69,7 +70,8 @@ def plans_of(call: Callable[[], Any]) -> list[Plan]:
     sent: list[tuple[str, Any]] = []
 
     def note(execute: Any, sql: str, parameters: Any, many: bool, context: Any) -> Any:
-        sent.append((sql, parameters))
+        # A caller may go on to change what it has sent.
+        sent.append((sql, deepcopy(parameters)))
         return execute(sql, parameters, many, context)
 
     with undone(), connection.execute_wrapper(note):

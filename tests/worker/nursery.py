@@ -8,6 +8,7 @@ as by variables that are read as Python starts, is not for it.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import select
@@ -88,10 +89,9 @@ def start(arguments: Sequence[str], environment: Mapping[str, str], log: int) ->
 
 @cache
 def _nursery(python_path: str) -> socket.socket:
-    # It ends when this process does, with its end of the socket.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "tests.worker.nursery", str(theirs.fileno())],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": python_path, "PYTHONUNBUFFERED": "1"},
@@ -99,7 +99,14 @@ def _nursery(python_path: str) -> socket.socket:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+    atexit.register(_close, ours, process)
     return ours
+
+
+def _close(requests: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    # It ends when nobody can ask it any more.
+    requests.close()
+    process.wait()
 
 
 def live(requests: socket.socket) -> None:

@@ -17,8 +17,9 @@ from django_logic.background.lanes import Lane, Lanes, lanes_of, next_due
 from django_logic.background.models import TransitionMessage
 from django_logic.clock import FromNow
 from tests.worker.backlog import TABLE, Plan, fill, plans_of
+from tests.worker.looks import sql
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("years_of_use")]
+pytestmark = [pytest.mark.usefixtures("tidy_table"), pytest.mark.django_db]
 
 CLAIMABLE = "dl_bg_claimable"
 INDEXES = frozenset({CLAIMABLE, "dl_bg_instance", f"{TABLE}_pkey"})
@@ -38,13 +39,26 @@ def years_of_use(django_db_setup: None, django_db_blocker: Any) -> Iterator[None
             pytest.skip("the promise is made for PostgreSQL")
         fill(ENDED, name="ended", outcome="succeeded")
         fill(PAUSED, name="paused", due=600, errors_count=1, attempts_started=1)
-        with connection.cursor() as cursor:
-            cursor.execute(f"ANALYZE {TABLE}")
         try:
             yield
         finally:
-            with connection.cursor() as cursor:
-                cursor.execute(f"TRUNCATE {TABLE}")
+            run(f"TRUNCATE {TABLE}")
+
+
+@pytest.fixture
+def tidy_table(years_of_use: None, db: None) -> None:
+    """
+    Remove the rows that tests before this one took back: an index holds them until then.
+    """
+    sql(f"VACUUM (ANALYZE, INDEX_CLEANUP ON) {TABLE}")
+
+
+def run(statement: str) -> None:
+    """
+    Run a statement in the session of the test.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
 
 
 @pytest.fixture
@@ -52,9 +66,8 @@ def forgotten(db: None) -> None:
     """
     Take away what the planner knows of the table, as before the first ANALYZE of a fast-growing one.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM pg_statistic WHERE starelid = '{TABLE}'::regclass")
-        cursor.execute(f"UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid = '{TABLE}'::regclass")
+    run(f"DELETE FROM pg_statistic WHERE starelid = '{TABLE}'::regclass")
+    run(f"UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid = '{TABLE}'::regclass")
 
 
 def plan_of_claim(lanes: Lanes) -> tuple[TransitionMessage | None, Plan]:
@@ -122,7 +135,7 @@ class TestClaim:
         assert len(lanes.lanes) == 5
         assert claimed is not None
         assert (claimed.queue_name, claimed.priority, claimed.instance_id) == ("side", -5, "side-5-1")
-        assert_by_index(plan, TAKING + 5 * LOOKING)
+        assert_by_index(plan, TAKING + 5 * 2 * LOOKING)
 
     def test_rows_behind_running_ones_are_stepped_over(self) -> None:
         """
@@ -131,7 +144,7 @@ class TestClaim:
         """
         fill(16 * 4, name="busy", rows_of_one=4, kind="callback", hook_name="told")
         busy = TransitionMessage.objects.filter(kind="callback").order_by("instance_id", "id").distinct("instance_id")
-        TransitionMessage.objects.filter(pk__in=list(busy.values("pk"))).update(run_at=FromNow(10))
+        TransitionMessage.objects.filter(pk__in=list(busy.values_list("pk", flat=True))).update(run_at=FromNow(10))
         fill(100, name="free", due=-30, kind="callback", hook_name="told")
 
         claimed, plan = plan_of_claim(Lanes([WORK]))

@@ -23,6 +23,7 @@ class BackgroundConfig(AppConfig):
         Stand at the gate of every call of a process that declares background work.
         """
         from django_logic import extension
-        from django_logic.background import gate
+        from django_logic.background import checks, gate
 
         extension.register_gate(gate.busy)
+        checks.register()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import mmap
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -33,6 +34,9 @@ class Phase(IntEnum):
 #: Version, phase, message, token, deadline, since, attempts, microseconds of the last claim.
 LAYOUT = struct.Struct("<QB7xq16sddII")
 VERSION = struct.Struct("<Q")
+#: The rows of dead attempts whose account has not landed, 0 for none; more than these are left to luck.
+PENDING_COUNT = 64
+PENDING = struct.Struct(f"<{PENDING_COUNT}q")
 #: Apart from its neighbours', so that two children never write to one line of the cache.
 SIZE = 128
 
@@ -68,7 +72,8 @@ class Board:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._memory = mmap.mmap(-1, SIZE * count)
+        self._pending = SIZE * count
+        self._memory = mmap.mmap(-1, self._pending + PENDING.size)
 
     def reset(self, place: int) -> None:
         """
@@ -126,9 +131,29 @@ class Board:
         """
         return [self.read(place) for place in range(self.count)]
 
-    def has_idle(self, besides: int) -> bool:
+    def held(self, besides: int) -> list[int]:
         """
-        Tell whether another child waits for work.
+        Return the rows that other children run, or ran when they died and whose account has not landed.
+
+        A dead child's row is free before its account says why: whoever took it then would lose that and its pause.
+        """
+        running = [
+            slot.message_id
+            for place, slot in enumerate(self.slots())
+            if place != besides and slot.phase is Phase.RUNNING
+        ]
+        return running + [pk for pk in PENDING.unpack_from(self._memory, self._pending) if pk]
+
+    def mark_pending(self, pks: Sequence[int]) -> None:
+        """
+        Say which dead attempts' rows are to be left alone; the parent alone does.
+        """
+        padded = [*pks[:PENDING_COUNT], *[0] * (PENDING_COUNT - len(pks))]
+        PENDING.pack_into(self._memory, self._pending, *padded)
+
+    def has_idle(self, besides: int = -1) -> bool:
+        """
+        Tell whether a child, another than this one, waits for work.
         """
         return any(
             self._memory[place * SIZE + VERSION.size] == Phase.IDLE for place in range(self.count) if place != besides

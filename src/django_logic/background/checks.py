@@ -54,7 +54,7 @@ def check_tables(**_keywords: Any) -> list[django_checks.CheckMessage]:
                     f"{where} {alias!r}, where the model is, and DATABASE_ROUTERS keep their table from there.",
                     hint=f"Let allow_migrate() answer True for django_logic_background on {alias!r}, and migrate it.",
                     obj=binding.model,
-                    id="django_logic.E006",
+                    id="django_logic.E008",
                 )
             )
         elif router.db_for_write(TransitionMessage) != alias:
@@ -64,7 +64,7 @@ def check_tables(**_keywords: Any) -> list[django_checks.CheckMessage]:
                     f" {router.db_for_write(TransitionMessage)!r}.",
                     hint=f"Let workers and commands use --database {alias}; the admin shows what the router says.",
                     obj=binding.model,
-                    id="django_logic.W006",
+                    id="django_logic.W008",
                 )
             )
     return found
@@ -90,7 +90,7 @@ def check_databases(**_keywords: Any) -> list[django_checks.CheckMessage]:
                 else "One worker with one child runs it while DEBUG is True; with DEBUG=False this is an error."
             ),
             obj=binding.model,
-            id="django_logic.W007" if settings.DEBUG else "django_logic.E007",
+            id="django_logic.W009" if settings.DEBUG else "django_logic.E009",
         )
         for alias, binding in sorted(found.items())
         if not connections[alias].features.has_select_for_update

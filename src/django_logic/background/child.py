@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from django.core.cache import close_caches
+from django.conf import settings
+from django.core.cache import caches, close_caches
 from django.db import DatabaseError, connections, reset_queries
 from django.utils import timezone, translation
 
@@ -47,6 +48,8 @@ class Child:
         self.place, self.board, self.plan = place, board, plan
         self.wake_reader, self.wake_writer = wake
         self.is_stopping = False
+        #: Whether a hook left a transaction open, which nothing can end any more.
+        self.is_spoilt = False
         self.attempts = 0
         self.claim_us = 0
         self.size = 0
@@ -63,6 +66,8 @@ class Child:
         os.set_blocking(self.signal_reader, False)
         signal.set_wakeup_fd(self.signal_writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self.stop)
+        for name in settings.CACHES:
+            _ = caches[name]  # made here, so that the attempts, each in a context of its own, share it
         pause = FIRST_PAUSE
         while not self.is_stopping and not self.is_worn_out() and os.getppid() == self.parent:
             try:
@@ -124,8 +129,7 @@ class Child:
             self.lanes.lift()
             self.lifted = now
         message = self.take()
-        if message is None and self.lifted != now:
-            self.lanes.lift()
+        if message is None and self.lanes.lift():
             self.lifted = now
             message = self.take()
         return message
@@ -136,7 +140,11 @@ class Child:
         """
         began = time.perf_counter()
         message = claim.take_next(
-            self.plan.alias, self.lanes, worker=self.plan.label, code_version=self.plan.code_version
+            self.plan.alias,
+            self.lanes,
+            worker=self.plan.label,
+            code_version=self.plan.code_version,
+            besides=self.board.held(besides=self.place),
         )
         self.claim_us = int((time.perf_counter() - began) * 1_000_000)
         return message
@@ -155,7 +163,7 @@ class Child:
         finally:
             self.attempts += 1
         self.say(Phase.IDLE)
-        clean_up()
+        self.is_spoilt = not clean_up()
 
     def run_attempt(self, message: TransitionMessage) -> None:
         """
@@ -189,14 +197,13 @@ class Child:
         ready, _, _ = select.select([self.wake_reader, self.signal_reader], [], [], seconds)
         for source in ready:
             with contextlib.suppress(BlockingIOError):
-                # One byte wakes one child; signals are all read at once.
-                os.read(source, 1 if source == self.wake_reader else 512)
+                os.read(source, 65536)  # one word is as good as many: who finds a row wakes the next one
 
     def is_worn_out(self) -> bool:
         """
         Tell whether a fresh child should take over: by attempts, or by memory that grows.
         """
-        if self.attempts >= self.plan.max_attempts_per_child:
+        if self.is_spoilt or self.attempts >= self.plan.max_attempts_per_child:
             return True
         if self.plan.max_growth and self.attempts >= GROWN_UP and self.attempts % LOOK_EVERY == 0:
             size = resident_kib()
@@ -225,9 +232,9 @@ def forget_connections() -> None:
             connection.close()
 
 
-def clean_up() -> None:
+def clean_up() -> bool:
     """
-    Reset what Django resets between requests, and what a hook may have left in this thread.
+    Reset what Django resets between requests, and what a hook may have left; return whether that is possible.
     """
     reset_queries()
     close_caches()
@@ -235,6 +242,8 @@ def clean_up() -> None:
     translation.deactivate()
     for connection in connections.all(initialized_only=True):
         if connection.in_atomic_block:
-            connection.close()
-        elif connection.errors_occurred or connection.connection is not None:
+            logger.error("A hook left a transaction of %r open; its process is replaced", connection.alias)
+            return False
+        if connection.errors_occurred or connection.connection is not None:
             connection.close_if_unusable_or_obsolete()
+    return True

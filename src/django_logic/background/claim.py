@@ -101,8 +101,8 @@ def claimant(worker: str, code_version: str) -> dict[str, Any]:
     """
     return {
         "token": uuid4(),
-        "worker": worker or f"process {os.getpid()}",
-        "code_version": code_version,
+        "worker": (worker or f"process {os.getpid()}")[:255],
+        "code_version": code_version[:100],
         "limit": conf.max_errors(),
         "lease": LEASE,
         "lost": LOST,

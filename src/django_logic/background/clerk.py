@@ -83,8 +83,10 @@ class Clerk:
 
     def wake(self) -> None:
         """
-        Wake one child; it wakes the next one if it finds a row.
+        Wake one child if one waits; it wakes the next one if it finds a row, and busy ones look by themselves.
         """
+        if not self.board.has_idle():
+            return
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self.wake_writer, b"x")
 

@@ -81,11 +81,13 @@ class Lanes:
     def __post_init__(self) -> None:
         self.lift()
 
-    def lift(self) -> None:
+    def lift(self) -> bool:
         """
-        Search everything again.
+        Search everything again; return whether anything was left out.
         """
+        was_bounded = any(floor != BEGINNING for floor in self.floors)
         self.floors = [BEGINNING] * len(self.lanes)
+        return was_bounded
 
 
 @cache

@@ -82,7 +82,14 @@ class Office:
         Have an account written, however often that has to be tried.
         """
         self.accounts.append(account)
+        self.mark()
         self.send(account)
+
+    def mark(self) -> None:
+        """
+        Keep children from the rows whose accounts wait.
+        """
+        self.board.mark_pending([account.message_id for account in self.accounts])
 
     def send(self, account: Account) -> None:
         """
@@ -100,4 +107,5 @@ class Office:
         *lines, self.unread = (self.unread + chunk).split(b"\n")
         landed = {Account.from_line(line) for line in lines}
         self.accounts = [account for account in self.accounts if account not in landed]
+        self.mark()
         return bool(landed)

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 
 from django_logic.background import attempt, claim
-from django_logic.background.lanes import BEGINNING, Lanes, lanes_of
+from django_logic.background.lanes import lanes_of
 from django_logic.background.models import Kind, TransitionMessage
 from django_logic.background.settle import Ended
 
@@ -42,19 +42,10 @@ def run_available(queues: Iterable[str] | None = None, limit: int | None = None,
             count += 1
             continue
         fresh = lanes_of(using, wanted)  # what ran may have asked for more, elsewhere
-        if fresh.lanes == lanes.lanes and not any_lifted(lanes):
+        if fresh.lanes == lanes.lanes and not lanes.lift():
             break
         lanes = fresh
     return count
-
-
-def any_lifted(lanes: Lanes) -> bool:
-    """
-    Tell whether a search left out what lies below its floors; lifts them.
-    """
-    was_bounded = any(floor != BEGINNING for floor in lanes.floors)
-    lanes.lift()
-    return was_bounded
 
 
 def retry_pending(*, using: str = "default") -> int:

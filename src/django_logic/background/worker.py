@@ -198,12 +198,16 @@ class Supervisor:
         if self.plan.health_file is None:
             return
         path, now = Path(self.plan.health_file), time.monotonic()
-        if not is_well:
-            path.unlink(missing_ok=True)
-            self.health_at = 0.0
-        elif now >= self.health_at:
-            self.health_at = now + HEALTH_EVERY
-            path.write_text(f"{os.getpid()}\n")
+        if is_well and now < self.health_at:
+            return
+        self.health_at = now + HEALTH_EVERY if is_well else 0.0
+        try:
+            if is_well:
+                path.write_text(f"{os.getpid()}\n")
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:  # a full disk is no reason to end attempts
+            logger.error("The health file can't be kept up to date: %s", error)
 
     def stop(self) -> int:
         """

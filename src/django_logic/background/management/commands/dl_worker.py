@@ -9,6 +9,7 @@ import math
 import os
 import sys
 from argparse import RawDescriptionHelpFormatter
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -148,6 +149,12 @@ def refuse_impossible(plan: WorkerPlan) -> None:
     """
     if conf.background_execution() != conf.EXECUTION_PULL:
         raise CommandError("DJANGO_LOGIC['BACKGROUND_EXECUTION'] is 'sync': work runs in the calls, a worker has none.")
+    if plan.health_file is not None:
+        try:
+            Path(plan.health_file).touch()
+            Path(plan.health_file).unlink()
+        except OSError as error:
+            raise CommandError(f"--health-file {plan.health_file} can't be written: {error.strerror}.") from error
     connection = connections[plan.alias]
     if connection.vendor == "sqlite" and not settings.DEBUG:
         raise CommandError("SQLite has no row locks: a worker on it runs with DEBUG=True only. Use PostgreSQL.")
