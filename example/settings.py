@@ -35,6 +35,7 @@ DATABASES: dict[str, dict[str, Any]] = {
 # SQLite has one lock for all writers, so a worker runs on it for development only, which this says.
 DEBUG = DATABASES["default"]["ENGINE"].endswith("sqlite3")
 if DEBUG:
+    SILENCED_SYSTEM_CHECKS = ["django_logic.W009"]
     # Who waits for another one's write gives up after this many seconds.
     DATABASES["default"]["OPTIONS"] = {"timeout": 30}
 

@@ -13,7 +13,7 @@ from django.db.transaction import TransactionManagementError
 
 from django_logic import hooks, judge, locks, signals, writer
 from django_logic.call import Call, open_calls
-from django_logic.exceptions import TransitionNotAllowed
+from django_logic.exceptions import AlreadyInProgress, TransitionNotAllowed
 from django_logic.follow import follow_after_commit, has_follow_up
 from django_logic.run import Run, announce, lock_of, performer_of, raise_if_blocked, reads_whole, version_of
 from django_logic.subject import is_loaded, recall, remember_state, state_of, times_of
@@ -74,8 +74,11 @@ def go_fast(run: Run) -> bool:
     run.chosen = candidate
     try:
         with locks.translated(call):
-            run.move = write(call, candidate, state)
-    except (writer.MoveLost, writer.SequenceTaken):
+            if candidate.transition.performer is not None:
+                performer_of(candidate.transition).accept(run, candidate, state)
+            else:
+                run.move = write(call, candidate, state)
+    except (writer.MoveLost, writer.SequenceTaken, AlreadyInProgress):
         run.chosen = None
         return False
     return True
@@ -86,7 +89,7 @@ def fast_candidate(call: Call) -> Candidate | None:
     Return the one declaration that may take the fast path, None when there is none.
     """
     named = judge.candidates_of(call)
-    if not named or call.tree.has_background or call.expected_version is not None:
+    if not named or call.expected_version is not None:
         return None
     if any(needs_lock(candidate) for candidate in named) or lock_of(call) != "row":
         return None
@@ -97,7 +100,17 @@ def fast_candidate(call: Call) -> Candidate | None:
         return None
     state = state_of(call.column, call.instance)
     speaking = [candidate for candidate in named if state in candidate.sources]
-    return speaking[0] if len(speaking) == 1 else None
+    return speaking[0] if len(speaking) == 1 and is_its_own_gate(call, speaking[0], state) else None
+
+
+def is_its_own_gate(call: Call, candidate: Candidate, state: Any) -> bool:
+    """
+    Tell whether nobody has to be asked for open background work: there is none, or the write itself would fail.
+    """
+    performer = candidate.transition.performer
+    if performer is None:
+        return not call.tree.has_background
+    return performer_of(candidate.transition).is_gate(call, candidate, state)
 
 
 def needs_lock(candidate: Candidate) -> bool:
@@ -105,7 +118,8 @@ def needs_lock(candidate: Candidate) -> bool:
     Tell whether a declaration has anything to do while the row is held.
     """
     transition = candidate.transition
-    return candidate.has_work or transition.is_action or transition.failed_state is not None
+    fails_here = transition.failed_state is not None and transition.performer is None
+    return candidate.has_work or transition.is_action or fails_here
 
 
 def prepare(run: Run) -> None:

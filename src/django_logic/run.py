@@ -72,6 +72,11 @@ class Performer(Protocol):
         Note what was asked for; runs where side effects and the write of other declarations do.
         """
 
+    def is_gate(self, call: Call, candidate: Candidate, state: Any) -> bool:
+        """
+        Tell whether `accept` is one statement that fails while background work of the object is open.
+        """
+
     def follow(self, run: Run) -> None:
         """
         See to it that the work begins, once the call has ended well.

@@ -14,6 +14,7 @@ from django_logic import Transition
 from django_logic.background import Cancelled, attempt, run_available, sync_execution
 from django_logic.background.cancel import cancel_message
 from django_logic.background.models import Cancellation, TransitionMessage
+from django_logic.clock import FromNow
 from django_logic.exceptions import TransitionNotAllowed
 from tests.app.hooked import Boom, Diary, fresh, moves, stored
 from tests.app.models import Product, Ticket
@@ -354,14 +355,17 @@ def test_cancel_stays_on_the_objects_alias(flow: Flow) -> None:
     assert not TransitionMessage.objects.using("default").exists()
 
 
-def test_claimed_row_that_is_cancelled_is_lost_to_its_attempt(flow: Flow, diary: Diary, ticket: Ticket) -> None:
+def test_cancel_during_prepare_ends_the_attempt_before_its_side_effects(
+    flow: Flow, diary: Diary, ticket: Ticket
+) -> None:
     """
-    A row cancelled between claim and start, or during prepare, ends as cancelled; the attempt keeps nothing.
+    A row whose prepare hooks run is kept by its lease: the cancel is a request, and what was prepared is compensated.
     """
+    answers: list[bool] = []
     flow(
         work(
             product,
-            prepare=[lambda instance, **kw: fresh(ticket).flow.cancel_background()],
+            prepare=[lambda instance, **kw: answers.append(fresh(ticket).flow.cancel_background())],
             failure_callbacks=[diary.hook("compensate")],
         )
     )
@@ -370,10 +374,30 @@ def test_claimed_row_that_is_cancelled_is_lost_to_its_attempt(flow: Flow, diary:
     run_out()
 
     assert outcome is not None
-    assert str(outcome.ended) == "lost"
+    assert (answers, str(outcome.ended)) == ([False], "cancelled")
     assert (message(ticket).outcome, stored(ticket), Product.objects.count()) == ("cancelled", "failed", 0)
     assert diary.names == ["compensate"]
     assert moves(ticket, "flow") == [("new", "busy"), ("busy", "failed")]
+
+
+def test_cancelled_row_whose_lease_has_ended_is_lost_to_its_attempt(flow: Flow, diary: Diary, ticket: Ticket) -> None:
+    """
+    A claim that outlived its lease may be ended by a cancel; the attempt that still runs then keeps nothing.
+    """
+
+    def outlive(instance: Any, **keywords: Any) -> None:
+        TransitionMessage.objects.update(run_at=FromNow(-1))
+        fresh(ticket).flow.cancel_background()
+
+    flow(work(product, prepare=[outlive], failure_callbacks=[diary.hook("compensate")]))
+    ticket.flow.go()
+    outcome = attempt.run(message(ticket).pk)
+    run_out()
+
+    assert outcome is not None
+    assert str(outcome.ended) == "lost"
+    assert (message(ticket).outcome, stored(ticket), Product.objects.count()) == ("cancelled", "failed", 0)
+    assert "compensate" in diary.names
 
 
 def test_busy_instance_says_so_in_memory_after_a_cancel(flow: Flow, ticket: Ticket) -> None:

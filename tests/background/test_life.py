@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_logic.background import run_available, sync_execution
 from django_logic.background.models import TransitionMessage
+from django_logic.exceptions import AlreadyInProgress
+from django_logic.models import StatusChange
 from tests.worker_app.models import Effect, Job
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -64,3 +68,22 @@ def test_sync_mode_runs_the_attempt_in_the_call() -> None:
 
     assert job.state == "done"
     assert not TransitionMessage.objects.open().exists()
+
+
+@pytest.mark.usefixtures("only_postgres")
+def test_call_without_guards_is_one_statement_and_a_word() -> None:
+    """
+    On PostgreSQL a call whose declaration has no guards saves row, busy state and history in one statement, and then
+    notifies; while a row is open the same statement fails and the caller is told which row that is.
+    """
+    job = Job.objects.create()
+
+    with CaptureQueriesContext(connection) as captured:
+        job.process.quick()
+
+    assert [query["sql"].split()[0] for query in captured] == ["WITH", "SELECT"]
+    Job.objects.update(state="new")
+    row = TransitionMessage.objects.get()
+    with pytest.raises(AlreadyInProgress, match=f"row {row.pk}"):
+        Job.objects.get(pk=job.pk).process.quick()
+    assert StatusChange.objects.count() == 1

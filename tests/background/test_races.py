@@ -192,13 +192,16 @@ def test_attempt_run_by_two_at_once_runs_once(flow: Flow, ticket: Ticket) -> Non
 
 def test_old_claim_can_not_hold_a_row_that_was_claimed_again(flow: Flow, ticket: Ticket) -> None:
     """
-    The token fences an attempt off whose row another one claimed meanwhile.
+    A live claim is nobody else's to take; once its lease ended, the token fences the first attempt off.
     """
     flow(work())
     ticket.flow.go()
     first = claim.take("default", message(ticket).pk)
+    too_early = claim.take("default", message(ticket).pk)
+    make_due()
     second = claim.take("default", message(ticket).pk)
     assert first is not None
+    assert too_early is None
     assert second is not None
 
     lost = attempt.run_claimed(first, "default")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from django.utils.module_loading import import_string
@@ -92,7 +93,7 @@ def _of_what_follows(rows: list[TransitionMessage]) -> Iterator[str]:
 
 def _of_order(rows: list[TransitionMessage]) -> Iterator[str]:
     ended = [row for row in rows if row.kind != Kind.TRANSITION and row.started_at and row.completed_at]
-    for before, after in zip(ended, ended[1:], strict=False):
+    for before, after in pairwise(ended):
         if after.started_at < before.completed_at:
             yield f"row {after.pk} ({after.label}) ran before row {before.pk} ({before.label}) had ended"
 
@@ -136,4 +137,3 @@ def _children_of(row: TransitionMessage) -> set[Any]:
     moved = StatusChange.objects.filter(parent_id=row.transition_id).values_list("transition_id", flat=True)
     asked = TransitionMessage.objects.filter(parent_id=row.transition_id, kind=Kind.TRANSITION)
     return {*moved, *asked.values_list("transition_id", flat=True)}
-

@@ -113,7 +113,9 @@ def test_server_that_has_too_few_connections_left_is_named_at_the_start() -> Non
     The warning counts what is open already, and says what can be done.
     """
     room = "current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
-    others = f"(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())"
+    others = (
+        f"(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())"
+    )
     ((left,),) = sql(f"SELECT {room} - {others}")
     facts = connection.get_connection_params()
     facts = {name: facts[name] for name in ("host", "port", "user", "dbname") if facts.get(name)}

@@ -114,7 +114,9 @@ class TestCrash:
         assert {job.state for job in Job.objects.filter(pk__in=[job.pk for job in jobs])} == {"failed"}
         assert set(TransitionMessage.objects.transitions().values_list("outcome", flat=True)) == {"failed"}
 
-    def test_crash_while_the_database_is_away_is_accounted_for_later(self, own_server: PrivateServer, gate: Gate) -> None:
+    def test_crash_while_the_database_is_away_is_accounted_for_later(
+        self, own_server: PrivateServer, gate: Gate
+    ) -> None:
         """
         D43: the error is recorded once the database is back. The health file is gone meanwhile, and a worker that is
         told to stop while nobody can be told of it leaves with status 0, without a page of traceback.

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 import psycopg
@@ -20,14 +21,15 @@ from django.db import connection
 from django.db.utils import OperationalError
 
 from django_logic.background import attempt
-from django_logic.background.models import TransitionMessage
+from django_logic.background.models import MessageQuerySet, TransitionMessage
 from tests.worker import processes
+from tests.worker.asking import ask
 from tests.worker.gates import Gate
 from tests.worker.harness import database_facts, is_held, open_rows, row, sql, until, worker
 from tests.worker.invariants import violations
 from tests.worker.pooler import Pooler
 from tests.worker.private import PrivateServer, Stop
-from tests.worker_app.ledger import Entry, Ledger
+from tests.worker_app.ledger import VARIABLE, Entry, Ledger
 from tests.worker_app.models import Effect, Job
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +65,20 @@ def twin_of(effect: Effect) -> Effect:
     """
     effect.pk = None
     return effect
+
+
+def rows_of(kind: str) -> MessageQuerySet:
+    """
+    Return the rows of a kind.
+    """
+    return TransitionMessage.objects.filter(kind=kind)
+
+
+def job_began() -> datetime:
+    """
+    Return when the first row was made.
+    """
+    return TransitionMessage.objects.earliest("id").created
 
 
 def orphans_of(pid: int) -> list[int]:
@@ -254,7 +270,7 @@ class TestInvariants:
         finish_here()
 
         assert [job.state for job in jobs] == ["working", "working", "new"]
-        assert violations(jobs, accepted=3) == []
+        assert violations(jobs, accepted=3, ledger=ledger) == []
         assert [job.state for job in jobs] == ["done", "failed", "new"]
 
     @pytest.mark.parametrize(
@@ -267,19 +283,41 @@ class TestInvariants:
             (lambda job: job.process.history.filter(sequence=1).delete(), "its history is broken"),
             (lambda job: TransitionMessage.objects.update(attempts_started=4), "had 4 attempts"),
             (lambda job: job.process.quick(), "is open"),
+            (lambda job: rows_of("callback").delete(), "is followed by [('next', 'quick')] instead of"),
+            (lambda job: rows_of("callback").update(hook_name="warned"), "is followed by [('callback', 'warned')"),
+            (lambda job: rows_of("next").update(transition_id=uuid.uuid4()), "led to 0 transitions"),
+            (lambda job: rows_of("next").update(started_at=job_began()), "had ended"),
+            (lambda job: Path(os.environ[VARIABLE]).unlink(), "its hook never did"),
         ],
     )
-    def test_damage_is_named(self, damage: Callable[[Job], object], complaint: str) -> None:
+    def test_damage_is_named(self, damage: Callable[[Job], object], complaint: str, ledger: Ledger) -> None:
         """
-        Each way in which work may be lost or doubled shows as a line.
+        Each way in which work may be lost, doubled or done out of order shows as a line.
         """
         job = Job.objects.create()
-        job.process.quick()
+        job.process.follow()
         finish_here()
+        sound = violations([job], accepted=1, ledger=ledger)
 
         damage(job)
 
-        assert complaint in "; ".join(violations([job]))
+        assert sound == []
+        assert complaint in "; ".join(violations([job], ledger=ledger))
+
+    def test_callbacks_out_of_order_are_named(self, ledger: Ledger) -> None:
+        """
+        A callback that began before the one ahead of it had ended shows as a line.
+        """
+        job = ask("fail_after", times=0)
+        finish_here()
+        lines = ledger.path.read_text().splitlines(keepends=True)
+        moved = [line for line in lines if '"told"' in line]
+
+        ledger.path.write_text(
+            "".join([*moved, *(line for line in lines if line not in moved)]).replace('"at": ', '"at": -')
+        )
+
+        assert "began before the callback ahead of it had ended" in "; ".join(violations([job], ledger=ledger))
 
 
 @pytest.mark.django_db(transaction=True)

@@ -13,20 +13,66 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection
+import redis
+from django.core.cache import cache
+from django.db import connection, connections, transaction
+
+from django_logic import Process
 
 from django_logic.background.models import TransitionMessage
 from django_logic.background.wakeup import notify
 from tests.worker import processes
-from tests.worker.altered import altered
+from tests.worker.altered import SHORT_LEASE, altered
 from tests.worker.asking import ask, is_all_done
+from tests.worker.fault_process import jobs_have
 from tests.worker.gates import Gate
 from tests.worker.harness import open_rows, row, sql, until, worker
-from tests.worker_app.ledger import Ledger
+from tests.worker_app import hooks
+from tests.worker_app.ledger import Ledger, noted
 from tests.worker_app.models import Job
-from tests.worker_app.process import QUEUE
+from tests.worker_app.process import IN_TEN_MINUTES, QUEUE, work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres")]
+
+
+@noted
+def opening_a_block(instance: Any, **keywords: Any) -> None:
+    """
+    Enter a transaction on another database and never leave it, as an abandoned generator does.
+    """
+    transaction.atomic(using="other").__enter__()
+
+
+@noted
+def reading_another_database(instance: Any, **keywords: Any) -> None:
+    """
+    Read something on the other database.
+    """
+    with connections["other"].cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+@noted
+def using_the_cache(instance: Any, **keywords: Any) -> None:
+    """
+    Use the cache, as most hooks do sooner or later.
+    """
+    cache.set("seen", instance.pk)
+
+
+class ReviewProcess(Process):
+    """
+    Wait with a long pause after a failure, leave a block open, use the cache.
+    """
+
+    process_name = "process"
+    transitions = [
+        work("quick"),
+        work("wait_and_pause", hooks.waiting, retry=IN_TEN_MINUTES),
+        work("open_a_block", opening_a_block),
+        work("read_elsewhere", reading_another_database, max_errors=1),
+        work("use_cache", using_the_cache),
+    ]
 
 
 def committed() -> int:
@@ -119,3 +165,66 @@ def test_health_file_that_can_not_be_written_is_one_clear_line(tmp_path: Path, l
         running.wait()
 
         assert "Traceback" not in running.log
+
+
+LATE = (
+    "SELECT id FROM django_logic_background_transitionmessage"
+    " WHERE run_at < now() - interval '0.5 second' AND NOT is_completed AND claim_token IS NOT NULL"
+)
+
+
+def test_long_attempt_that_is_killed_beside_busy_siblings_keeps_its_pause(gate: Gate, ledger: Ledger) -> None:
+    """
+    An attempt that has outlived its lease and is killed is entered as crashed and waits for its retry pause.
+    """
+    settings = altered(SHORT_LEASE, process=ReviewProcess)
+    with jobs_have(ReviewProcess), worker(concurrency=2, settings=settings) as running:
+        running.wait_ready()
+        clerk = running.children()[0]
+        job = ask("wait_and_pause", gate=str(gate.path))
+        pid = gate.arrival().pid
+        until(lambda: sql(LATE))
+        # A clerk that is busy for a moment, as with a lost LISTEN; without it one row in six is told so.
+        processes.send(clerk, signal.SIGSTOP)
+        processes.send(pid, signal.SIGKILL)
+        ask("quick")
+        until(lambda: len(open_rows()) == 1)
+        processes.send(clerk, signal.SIGCONT)
+        until(lambda: row(job).errors_count)
+        gate.let_go(5)
+        told = row(job)
+
+    assert (told.attempts_started, told.last_error_message.partition(" ")[0]) == (1, "[crashed]")
+
+
+def test_hook_that_leaves_a_block_open_does_not_spoil_what_comes_after(gate: Gate, ledger: Ledger) -> None:
+    """
+    A transaction that a hook left open on another database is over when the next attempt begins.
+    """
+    with jobs_have(ReviewProcess), worker(settings=altered(process=ReviewProcess)):
+        ask("open_a_block")
+        until(is_all_done)
+        job = ask("read_elsewhere")
+        until(is_all_done)
+
+    assert row(job).outcome == "succeeded", row(job).last_error_message
+
+
+def test_attempts_share_their_connection_to_the_cache(redis_url: str, ledger: Ledger) -> None:
+    """
+    A child keeps its connection to the cache from attempt to attempt, as a web process does from request to request.
+    """
+    caches = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": redis_url}}
+    client = redis.Redis.from_url(redis_url)
+    with jobs_have(ReviewProcess), worker(settings=altered(process=ReviewProcess, CACHES=caches)) as running:
+        running.wait_ready()
+        before = client.info("stats")["total_connections_received"]
+        for _ in range(50):
+            ask("use_cache")
+        until(is_all_done)
+        made = client.info("stats")["total_connections_received"] - before
+        held = client.info("clients")["connected_clients"]
+    client.close()
+    print("connections made", made, "held", held)
+
+    assert made <= 3

@@ -73,7 +73,7 @@ def failing(instance: Any, transition_id: Any, times: int = 1, text: str = "boom
     """
     Fail so many times, then succeed.
     """
-    if _is_among_first(times, "failing", transition_id):
+    if is_among_first(times, "failing", transition_id):
         raise Boom(text)
 
 
@@ -82,7 +82,7 @@ def crashing(instance: Any, transition_id: Any, how: str = "exit", times: int = 
     """
     End the process so many times, then succeed.
     """
-    if _is_among_first(times, "crashing", transition_id):
+    if is_among_first(times, "crashing", transition_id):
         CRASHES[how]()
 
 
@@ -91,7 +91,7 @@ def exiting(instance: Any, transition_id: Any, status: int = 3, times: int = 1, 
     """
     Raise SystemExit so many times.
     """
-    if _is_among_first(times, "exiting", transition_id):
+    if is_among_first(times, "exiting", transition_id):
         raise SystemExit(status)
 
 
@@ -108,7 +108,7 @@ def snoozing(instance: Any, transition_id: Any, seconds: float = 0.2, times: int
     """
     Ask for a later attempt so many times.
     """
-    if _is_among_first(times, "snoozing", transition_id):
+    if is_among_first(times, "snoozing", transition_id):
         raise Snooze(seconds)
 
 
@@ -164,6 +164,9 @@ def warned(instance: Any, exception: BaseException, **keywords: Any) -> None:
     """
 
 
-def _is_among_first(times: int, hook: str, transition_id: Any) -> bool:
+def is_among_first(times: int, hook: str, transition_id: Any) -> bool:
+    """
+    Tell whether a hook has begun for this transition no more often than so.
+    """
     # The ledger already holds the line of the run that asks.
     return ledger().count(hook, transition_id=transition_id) <= times

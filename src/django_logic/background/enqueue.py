@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
 from django_logic import conf, locks, writer
@@ -65,6 +65,13 @@ class Enqueue:
             if ONE_UNCOMPLETED not in str(error):
                 raise
             raise blocked_error(call, in_flight_refusal(None, transition.action_name)) from error
+
+    def is_gate(self, call: Call, candidate: Candidate, state: Any) -> bool:
+        """
+        Tell whether the row goes with a move from this state, where the database lets one row be open.
+        """
+        busy = candidate.transition.in_progress_state
+        return busy is not None and busy != state and connections[call.alias].vendor == "postgresql"
 
     def follow(self, run: Run) -> None:
         """
