@@ -3,6 +3,8 @@
 
 VENV ?= .venv
 ARGS ?=
+# The benchmarks to run: make bench BENCHES=background
+BENCHES ?= sync background
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 DJANGO := DJANGO_SETTINGS_MODULE=tests.settings PYTHONPATH=.:src $(BIN)/python -m django
@@ -19,7 +21,7 @@ help:
 	@echo 'make test    the whole suite on PostgreSQL, SQLite and, if installed, MariaDB'
 	@echo 'make lint    ruff, mypy, import contracts, missing migrations'
 	@echo 'make format  let ruff mend what it can'
-	@echo 'make bench   moves per second, beside the raw statement and other libraries'
+	@echo 'make bench   moves and background work per second, beside the raw statements and other libraries'
 	@echo 'make docs    the documentation, in docs/_build/html'
 	@echo 'make matrix  the suite on every supported pair of Python and Django'
 
@@ -43,7 +45,7 @@ format: $(INSTALLED)-lint
 	$(BIN)/ruff format .
 
 bench: $(INSTALLED)-bench $(INSTALLED)-embedded
-	$(BIN)/python benchmarks/sync.py $(ARGS)
+	for name in $(BENCHES); do $(BIN)/python benchmarks/$$name.py $(ARGS) || exit 1; done
 
 docs: $(INSTALLED)-docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html $(ARGS)

@@ -4,23 +4,25 @@ Prove what a sceptical reader of the engine doubted: each test is a promise that
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import DatabaseError, connection, connections, transaction
+from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_logic import ProcessManager, Transition, signals
-from django_logic.background import Cancelled, Snooze, accounts, attempt, claim, gate, run_available, sync_execution
+from django_logic import ProcessManager, signals
+from django_logic.background import Snooze, accounts, claim, run_available, sync_execution
 from django_logic.background.cancel import cancel_message
-from django_logic.background.lanes import lanes_of
-from django_logic.background.models import Cancellation, TransitionMessage
+from django_logic.background.models import TransitionMessage
 from django_logic.clock import FromNow
-from tests.app.hooked import Diary, fresh, moves, stored
-from tests.app.models import Product, Ticket
-from tests.background.flows import AT_ONCE, Flow, act, age, make_due, message, messages, new_ticket, run_out, work
+from tests.app.hooked import Diary, fresh, stored
+from tests.app.models import Ticket
+from tests.background.flows import AT_ONCE, Flow, age, message, messages, new_ticket, run_out, work
 from tests.background.onlookers import lock, session
 from tests.races.together import Worker, together
 
@@ -402,3 +404,78 @@ def test_callback_behind_one_that_snoozes_waits_in_sync_mode(flow: Flow, diary: 
         ticket.flow.go()
 
     assert list(diary) == []
+
+
+PROJECT = """
+import sys
+from datetime import timedelta
+import django
+from django.conf import settings
+
+facts = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", **({"TIME_ZONE": sys.argv[1]} if sys.argv[1] else {})}
+settings.configure(
+    USE_TZ=sys.argv[2] == "aware",
+    DATABASES={"default": facts},
+    DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+    INSTALLED_APPS=["django_logic", "django_logic.background"],
+)
+django.setup()
+from django.core.management import call_command
+from django.db import connection, models
+from django.utils import timezone
+from django_logic import Process, ProcessManager
+from django_logic.background import BackgroundTransition, run_available
+
+
+class Paper(models.Model):
+    state = models.CharField(max_length=20, default="new")
+
+    class Meta:
+        app_label = "django_logic"
+
+
+class PaperProcess(Process):
+    process_name = "process"
+    transitions = [BackgroundTransition("go", ["new"], "done", in_progress_state="busy")]
+
+
+ProcessManager.bind_model_process(Paper, PaperProcess)
+call_command("migrate", verbosity=0)
+with connection.schema_editor() as editor:
+    editor.create_model(Paper)
+paper = Paper.objects.create()
+seconds = float(sys.argv[3])
+paper.process.go(**({"run_at": timezone.now() + timedelta(seconds=seconds)} if seconds else {}))
+run_available()
+paper.refresh_from_db()
+print(paper.state)
+"""
+
+
+class TestProjectsWithOtherClocks:
+    """
+    A project without time zones, or whose database keeps another one, has its work done when it is due.
+    """
+
+    @pytest.mark.parametrize(
+        ("zone", "kind", "seconds", "state"),
+        [
+            ("", "aware", 0, "done"),
+            ("Europe/Berlin", "aware", 0, "done"),
+            ("Europe/Berlin", "aware", -5, "done"),
+            ("America/New_York", "aware", 1800, "busy"),
+            ("", "naive", 0, "done"),
+            ("", "naive", -5, "done"),
+            ("", "naive", 1800, "busy"),
+        ],
+    )
+    def test_row_runs_when_it_is_due(self, zone: str, kind: str, seconds: int, state: str) -> None:
+        """
+        On SQLite a row that is due runs, and one that is not waits.
+        """
+        command = [sys.executable, "-W", "ignore", "-c", PROJECT, zone, kind, str(seconds)]
+        sources = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+        ended = subprocess.run(command, capture_output=True, text=True, env=sources, check=False)
+
+        assert ended.stdout.strip() == state, ended.stderr[-500:]

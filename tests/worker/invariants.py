@@ -99,7 +99,7 @@ def _of_order(rows: list[TransitionMessage]) -> Iterator[str]:
 
 
 def _of_callbacks(rows: list[TransitionMessage], ledger: Ledger) -> Iterator[str]:
-    last_end = 0.0
+    last_end = float("-inf")
     for row in rows:
         if row.kind not in HOOKS or row.outcome != State.SUCCEEDED:
             continue

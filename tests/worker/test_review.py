@@ -4,10 +4,7 @@ Prove with real workers what a sceptical reader of the engine doubted.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,8 +15,6 @@ from django.core.cache import cache
 from django.db import connection, connections, transaction
 
 from django_logic import Process
-
-from django_logic.background.models import TransitionMessage
 from django_logic.background.wakeup import notify
 from tests.worker import processes
 from tests.worker.altered import SHORT_LEASE, altered
@@ -29,7 +24,6 @@ from tests.worker.gates import Gate
 from tests.worker.harness import open_rows, row, sql, until, worker
 from tests.worker_app import hooks
 from tests.worker_app.ledger import Ledger, noted
-from tests.worker_app.models import Job
 from tests.worker_app.process import IN_TEN_MINUTES, QUEUE, work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres")]

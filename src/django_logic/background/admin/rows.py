@@ -221,7 +221,7 @@ def explained(message: TransitionMessage) -> Explanation | None:
     Explain one row, once for all that is shown of it; None when it has ended.
     """
     known: Any = message
-    if "explanation" not in known.__dict__:
+    if not hasattr(known, "explanation"):
         found = explain(pks=[message.pk], using=message._state.db or "default")
         known.explanation = found[0] if found else None
     entry: Explanation | None = known.explanation
