@@ -5,9 +5,12 @@ Times of the database's clock: what is due, and since when, is never judged by a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db.models import DateTimeField, Func
+from django.utils import timezone
 
 __all__ = ["LONGEST_WAIT", "FromNow"]
 
@@ -47,14 +50,26 @@ class FromNow(Func):
 
     def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Sequence[Any]]:
         """
-        Write it for MySQL and MariaDB, where Django keeps times in UTC whatever the session's zone.
+        Write it for MySQL and MariaDB, which keep times without a zone.
         """
-        if not self.seconds:
+        seconds = self.seconds + offset_of(connection)
+        if not seconds:
             return "UTC_TIMESTAMP(6)", ()
-        return "(UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND)", (round(self.seconds * 1_000_000),)
+        return "(UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND)", (round(seconds * 1_000_000),)
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, tuple[str | int, ...]]:
         """
         Write it for SQLite, in the form Django stores times there.
         """
-        return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now', %s)", (f"{self.seconds:+.3f} seconds",)
+        return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now', %s)", (
+            f"{self.seconds + offset_of(connection):+.3f} seconds",
+        )
+
+
+def offset_of(connection: Any) -> float:
+    """
+    Return how far the zone in which Django stores times is ahead of UTC, for databases that know no zones; seconds.
+    """
+    zone = connection.timezone if settings.USE_TZ else timezone.get_default_timezone()
+    offset = datetime.now(zone).utcoffset()
+    return offset.total_seconds() if offset is not None else 0.0

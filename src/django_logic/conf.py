@@ -29,6 +29,7 @@ __all__ = [
     "lock_kind",
     "lock_timeout",
     "max_errors",
+    "queue_name",
     "register_settings",
     "retry_minutes",
     "strict_hook_signatures",
@@ -44,6 +45,7 @@ __all__ = [
 EXECUTION_PULL = "pull"
 EXECUTION_SYNC = "sync"
 LOCKS = ("row", "nowait", "cache")
+LONGEST_QUEUE = 100
 AUDIT_LEVELS = ("off", "refusals", "all")
 
 #: A rule returns what is wrong with a value, or None.
@@ -92,11 +94,15 @@ def flag(value: Any) -> str | None:
     return None if isinstance(value, bool) else "expected True or False"
 
 
-def text(value: Any) -> str | None:
+def queue_name(value: Any) -> str | None:
     """
-    Accept text with something in it.
+    Accept names that ``--queues`` can list and the column can hold.
     """
-    return None if isinstance(value, str) and value.strip() else "expected a non-empty text"
+    if not isinstance(value, str) or not value.strip():
+        return "expected a non-empty text"
+    if value != value.strip() or "," in value or not value.isprintable() or len(value) > LONGEST_QUEUE:
+        return f"expected no comma, no blank at its ends, no control character and at most {LONGEST_QUEUE} characters"
+    return None
 
 
 DEFAULTS: dict[str, Any] = {
@@ -116,7 +122,7 @@ DEFAULTS: dict[str, Any] = {
 RULES: dict[str, Rule] = {
     "LOCK": one_of(*LOCKS),
     "LOCK_TIMEOUT": number(above=0),
-    "DEFAULT_QUEUE": text,
+    "DEFAULT_QUEUE": queue_name,
     "BACKGROUND_EXECUTION": one_of(EXECUTION_PULL, EXECUTION_SYNC),
     "TRANSITION_MESSAGE_MAX_ERRORS": number(least=1, whole=True),
     "TRANSITION_MESSAGE_RETRY_MINUTES": number(least=0),

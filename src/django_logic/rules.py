@@ -30,6 +30,7 @@ DUPLICATES = ("quiet", "refuse")
 PER_PROCESS_CACHES = ("LocMemCache", "DummyCache")
 #: The longest state history can hold.
 LONGEST_STATE = 255
+LONGEST_NAME = 100
 
 
 def check_process(process_class: Any) -> None:
@@ -183,6 +184,7 @@ def check_binding(model: Any, process_class: Any, state_field: str) -> None:
             raise ImproperlyConfigured(
                 f"{where}: the state {state!r} is longer than {LONGEST_STATE} characters. Shorten it."
             )
+    check_lengths(process_class, state_field, where)
     check_next_transitions(process_class, where)
     check_cache(process_class, where)
     offenders = signature_offenders(process_class)
@@ -190,6 +192,17 @@ def check_binding(model: Any, process_class: Any, state_field: str) -> None:
         raise ImproperlyConfigured(offenders[0])
     for offender in offenders:
         logger.warning("%s", offender)
+
+
+def check_lengths(process_class: Any, state_field: str, where: str) -> None:
+    """
+    Refuse names that the columns of records can't hold.
+    """
+    names = [("action", name, LONGEST_STATE) for name in tree_of(process_class).by_action]
+    names += [("process_name", process_class.process_name, LONGEST_NAME), ("field", state_field, LONGEST_NAME)]
+    for kind, name, longest in names:
+        if len(name) > longest:
+            raise ImproperlyConfigured(f"{where}: the {kind} {name!r} is longer than {longest} characters. Shorten it.")
 
 
 def check_next_transitions(process_class: Any, where: str) -> None:

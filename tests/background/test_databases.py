@@ -418,6 +418,20 @@ def test_workers_are_told_once_for_each_queue_after_the_commit(flow: Flow) -> No
 
 
 @pytest.mark.usefixtures("only_postgres")
+def test_no_word_is_sent_within_the_transaction(flow: Flow, ticket: Ticket) -> None:
+    """
+    NOTIFY inside a transaction makes commits wait for each other, so it is sent once the commit is done.
+    """
+    flow(work())
+    with CaptureQueriesContext(connection) as captured, transaction.atomic():
+        ticket.flow.go()
+        within = [query["sql"] for query in captured if "PG_NOTIFY" in query["sql"].upper()]
+
+    after = [query["sql"] for query in captured if "PG_NOTIFY" in query["sql"].upper()]
+    assert (within, len(after)) == ([], 1)
+
+
+@pytest.mark.usefixtures("only_postgres")
 def test_word_of_a_savepoint_that_is_rolled_back_does_not_silence_the_rest(flow: Flow, ticket: Ticket) -> None:
     """
     A call in a savepoint that is undone must not swallow the word for another call of the same queue.

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from django_logic import Process, ProcessManager
+from django_logic import Process, ProcessManager, Transition
 from django_logic.background import BackgroundTransition, attempt, run_available
 from django_logic.background.models import TransitionMessage
 from tests.app.hooked import Diary, moves, stored
@@ -288,13 +288,17 @@ def test_sync_declaration_of_the_name_is_not_run_for_a_row(flow: Flow, diary: Di
     """
     A row runs background declarations only, also when a synchronous one has taken over its name.
     """
-    flow(work(diary.hook("effect"), action="old"), work(diary.hook("other"), action="other"))
+    flow(
+        work(diary.hook("effect"), action="old"),
+        Transition("new_name", ["new", "busy"], "done", side_effects=[diary.hook("other")]),
+    )
     ticket.flow.old()
-    TransitionMessage.objects.update(transition_name="gone")
+    TransitionMessage.objects.update(transition_name="new_name")
 
-    run_available()
+    outcome = attempt.run(message(ticket).pk)
 
-    assert (diary, message(ticket).is_completed) == ([], False)
+    assert outcome is not None
+    assert (str(outcome.ended), diary, stored(ticket)) == ("deferred", [], "busy")
 
 
 @pytest.mark.parametrize(("hours", "pause"), [(0, 10), (0.02, 18), (0.5, 450), (2, 600), (20, 600)])

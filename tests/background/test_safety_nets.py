@@ -379,6 +379,24 @@ def test_account_does_not_touch_a_row_that_has_ended(flow: Flow, ticket: Ticket)
     assert (ended.outcome, message(ticket).errors_count, message(ticket).modified) == ("succeeded", 1, ended.modified)
 
 
+def test_account_does_not_touch_the_claim_of_another(flow: Flow, ticket: Ticket) -> None:
+    """
+    A row that was claimed again meanwhile is charged for its own attempt only.
+    """
+    flow(work(pull))
+    ticket.flow.go()
+    row = claimed(ticket)
+    make_due()
+    second = claimed(ticket)
+
+    answer = enter(Account(message_id=row.pk, token=str(row.claim_token), fate=Fate.CRASHED, text="late"), "default")
+
+    found = message(ticket)
+    assert answer is True
+    assert (found.claim_token, found.attempts_started, found.errors_count) == (second.claim_token, 2, 1)
+    assert "late" not in found.last_error_message
+
+
 def test_account_waits_for_nobody_who_holds_the_row(flow: Flow, ticket: Ticket) -> None:
     """
     While a dying session still holds the row the account does not block: it is tried again later.

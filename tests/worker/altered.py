@@ -22,6 +22,7 @@ from django.utils.module_loading import import_string
 
 from django_logic import Process
 
+SETTING = "WORKER_ALTERATIONS"
 LEASE = "django_logic.background.claim.LEASE"
 BOOT_LIMIT = "django_logic.background.children.BOOT_LIMIT"
 UPKEEP_EVERY = "django_logic.background.worker.UPKEEP_EVERY"
@@ -50,15 +51,16 @@ class Alterations(AppConfig):
         """
         Bind, set and do what the settings ask for.
         """
-        if settings.WORKER_PROCESS:
-            import_string(SWAP)(import_string(settings.WORKER_PROCESS))
-        for name, value in settings.WORKER_CONSTANTS.items():
+        wanted: Mapping[str, Any] = getattr(settings, SETTING)
+        if wanted["process"]:
+            import_string(SWAP)(import_string(wanted["process"]))
+        for name, value in wanted["constants"].items():
             module_name, _, constant = name.rpartition(".")
             module = importlib.import_module(module_name)
             if not hasattr(module, constant):
                 raise AttributeError(f"{name} is gone: the test that alters it proves nothing any more.")
             setattr(module, constant, value)
-        for name in settings.WORKER_AT_BOOT:
+        for name in wanted["at_boot"]:
             import_string(name)()
 
 
@@ -67,7 +69,6 @@ def altered(
     *,
     at_boot: Iterable[str] = (),
     process: type[Process] | None = None,
-    **others: Any,
 ) -> dict[str, Any]:
     """
     Return the settings of a worker that is altered so, to be given to `harness.worker`.
@@ -76,10 +77,11 @@ def altered(
     """
     return {
         "INSTALLED_APPS": [*settings.INSTALLED_APPS, f"{__name__}.{Alterations.__name__}"],
-        "WORKER_CONSTANTS": dict(constants or {}),
-        "WORKER_AT_BOOT": [f"{__name__}.{name}" for name in at_boot],
-        "WORKER_PROCESS": f"{process.__module__}.{process.__qualname__}" if process else "",
-        **others,
+        SETTING: {
+            "constants": dict(constants or {}),
+            "at_boot": [f"{__name__}.{name}" for name in at_boot],
+            "process": f"{process.__module__}.{process.__qualname__}" if process else "",
+        },
     }
 
 

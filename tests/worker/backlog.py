@@ -33,21 +33,21 @@ def fill(count: int, *, name: str, due: float = -600.0, rows_of_one: int = 1, **
 
     ``name`` begins their objects' keys; ``rows_of_one`` of them are about the same object.
     """
-    known = {"app_label": "worker_app", "model_name": "job", "process_name": "process", "queue_name": "work"}
-    known |= {"transition_name": "quick", "model_class": "worker_app.Job", **values}
+    about = {"app_label": "worker_app", "model_name": "job", "process_name": "process", "model_class": "worker_app.Job"}
+    known: dict[str, Any] = {**about, "transition_name": "quick", "queue_name": "work", **values}
     now = timezone.now()
     if "outcome" in known:
         known |= {"is_completed": True, "completed_at": now}
     unique = {"created": now, "modified": now, "run_at": now, "transition_id": uuid4(), "root_id": uuid4()}
     first = TransitionMessage.objects.create(instance_id=f"{name}-first", **unique, **known)
-    columns = [field.column for field in TransitionMessage._meta.concrete_fields if not field.primary_key]
+    columns = [str(field.column) for field in TransitionMessage._meta.concrete_fields if not field.primary_key]
     chosen = [OWN.get(column, f'first."{column}"') for column in columns]
     copy = (
         f"INSERT INTO {TABLE} ({', '.join(columns)}) SELECT {', '.join(chosen)}"
         f" FROM {TABLE} first, GENERATE_SERIES(1, %(count)s) number WHERE first.id = %(id)s"
     )
+    parameters: dict[str, Any] = {"name": name, "rows_of_one": rows_of_one, "due": due, "count": count, "id": first.pk}
     with connection.cursor() as cursor:
-        parameters = {"name": name, "rows_of_one": rows_of_one, "due": due, "count": count, "id": first.pk}
         cursor.execute(copy, parameters)
     first.delete()
 

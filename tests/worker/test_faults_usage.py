@@ -34,10 +34,11 @@ def answer(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[Any, list[st
     def refuse() -> int:
         raise WorkerBegan
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
+    with pytest.MonkeyPatch.context() as patch:
         # No worker may begin in this process, whose connections and signals are those of the test run.
         patch.setattr(os, "fork", refuse)
-        execute_from_command_line([sys.argv[0], "dl_worker", *args])
+        with pytest.raises(SystemExit) as end:
+            execute_from_command_line([sys.argv[0], "dl_worker", *args])
     captured = capsys.readouterr()
     assert captured.out == ""
     return end.value.code, captured.err.splitlines()

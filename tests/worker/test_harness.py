@@ -286,7 +286,7 @@ class TestInvariants:
             (lambda job: rows_of("callback").delete(), "is followed by [('next', 'quick')] instead of"),
             (lambda job: rows_of("callback").update(hook_name="warned"), "is followed by [('callback', 'warned')"),
             (lambda job: rows_of("next").update(transition_id=uuid.uuid4()), "led to 0 transitions"),
-            (lambda job: rows_of("next").update(started_at=job_began()), "had ended"),
+            (lambda job: rows_of("transition").update(created=job_began()), "(process.follow callback told) had ended"),
             (lambda job: Path(os.environ[VARIABLE]).unlink(), "its hook never did"),
         ],
     )

@@ -5,10 +5,8 @@ Prove that an attempt has its limits: of time, of what it may do to its process,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
-from django.db import connection
 
 from tests.worker.altered import GROWN_UP, LOOK_EVERY, UPKEEP_EVERY, UPKEEP_LIMIT, altered
 from tests.worker.asking import ask, is_all_done
@@ -16,13 +14,12 @@ from tests.worker.fault_process import BestEffortProcess, FaultProcess, jobs_hav
 from tests.worker.gates import Gate
 from tests.worker.harness import is_held, open_rows, row, until, worker
 from tests.worker.invariants import violations
+from tests.worker.obstacles import KEY, closed_lock
 from tests.worker_app.ledger import Ledger
 from tests.worker_app.models import Effect, Job
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres", "ledger")]
 
-#: The advisory lock of PostgreSQL that hooks wait for.
-KEY = 4711
 #: How hooks end their process, and what their row says of it.
 ENDS = {
     "exit": "left with exit status 7",
@@ -30,25 +27,6 @@ ENDS = {
     "kill": "was ended by SIGKILL",
     "abort": "was ended by SIGABRT",
 }
-
-
-@pytest.fixture
-def closed_lock(transactional_db: None) -> Iterator[None]:
-    """
-    Hold the advisory lock in this process's session, until the test or `open_lock` lets it go.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [KEY])
-    yield
-    open_lock()
-
-
-def open_lock() -> None:
-    """
-    Let those go on that wait for the advisory lock.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_unlock_all()")
 
 
 def workers_pids(jobs: list[Job]) -> list[int]:
@@ -81,19 +59,17 @@ class TestTime:
             assert row(job).last_error_message.startswith("[timeout] killed after 1.")
         assert ledger.count("warned", "stop") == 2
 
-    def test_lock_of_a_killed_attempt_outlives_it_without_holding_up_other_deadlines(
-        self, closed_lock: None, gate: Gate
-    ) -> None:
+    def test_lock_of_a_killed_attempt_outlives_it_without_holding_up_other_deadlines(self, gate: Gate) -> None:
         """
         D43: the server does not notice that the client of a long statement is gone, so the row stays locked and the
         error can't be written; others are killed and accounted for meanwhile, and it lands once the server lets go.
         """
-        with jobs_have(FaultProcess):
+        with jobs_have(FaultProcess), closed_lock() as open_lock:
             held = ask("query_long", key=KEY)
             with worker(concurrency=2, settings=altered(process=FaultProcess)) as running:
                 until(lambda: row(held).attempts_started == 1)
-                first_child = running.children()
-                until(lambda: running.children() and set(first_child) - set(running.children()))
+                before = set(running.children())
+                until(lambda: before - set(running.children()))
                 other = ask("overrun", gate=str(gate.path))
                 until(lambda: row(other).errors_count == 2)
                 while_held = (row(held).errors_count, is_held(row(held)))
@@ -159,34 +135,21 @@ class TestProcesses:
 
     def test_hook_that_ends_its_process_costs_one_attempt(self) -> None:
         """
-        D38: whatever the status, 0 included, it is a crash; the row says which, and is tried again.
+        D38: whatever the status, 0 included, it is a crash; the row says which, and is tried again. D45: where a
+        SystemExit was raised is in the log.
         """
-        jobs = {how: ask("crash", how=how) for how in ENDS}
+        jobs = {how: ask("crash", how=how) for how in ENDS} | {"SystemExit": ask("exit", status=0)}
 
         with worker() as running:
             until(is_all_done)
-            is_running = running.is_running()
+            is_running, log = running.is_running(), running.log
 
         assert is_running
-        assert violations(jobs.values(), accepted=len(ENDS)) == []
-        for how, told in ENDS.items():
+        assert violations(jobs.values(), accepted=len(ENDS) + 1) == []
+        for how, told in {**ENDS, "SystemExit": ENDS["exit_0"]}.items():
             message = row(jobs[how])
             assert (message.outcome, message.attempts_started, message.errors_count) == ("succeeded", 2, 1)
             assert message.last_error_message == f"[crashed] its process {told}"
-
-    def test_system_exit_in_a_hook_is_a_crash_whose_traceback_is_logged(self) -> None:
-        """
-        D45: the row is tried again, and the log tells where the exit was raised.
-        """
-        job = ask("exit", status=0)
-
-        with worker() as running:
-            until(is_all_done)
-            log = running.log
-
-        assert violations([job], accepted=1) == []
-        assert (row(job).outcome, row(job).errors_count) == ("succeeded", 1)
-        assert row(job).last_error_message == "[crashed] its process left with exit status 0"
         assert "raise SystemExit(status)" in log
 
     def test_child_is_replaced_after_its_number_of_attempts(self) -> None:
@@ -235,22 +198,12 @@ class TestProcesses:
             assert row(jobs[1]).outcome == "succeeded", row(jobs[1]).last_error_message
             assert len(set(pids)) == 1
 
-    def test_child_leaves_the_exit_status_of_a_hooks_own_process_to_the_hook(self) -> None:
+    def test_processes_and_threads_of_a_hook_are_its_own(self) -> None:
         """
-        The worker reaps its own children only, so `subprocess` gets the status it waits for.
+        The worker reaps its own children only, so `subprocess` gets the status it waits for; a thread that never ends
+        holds up neither the replacement of its child nor the end of the worker.
         """
-        job = ask("spawn")
-
-        with worker():
-            until(is_all_done)
-
-        assert (row(job).outcome, row(job).errors_count) == ("succeeded", 0)
-
-    def test_thread_that_a_hook_left_behind_holds_up_neither_recycling_nor_the_end(self) -> None:
-        """
-        A child leaves though a thread of its never ends.
-        """
-        ask("leave_a_thread")
+        jobs = [ask("leave_a_thread"), ask("spawn")]
 
         with worker(args=["--max-attempts-per-child", "1"]) as running:
             until(is_all_done)
@@ -261,6 +214,7 @@ class TestProcesses:
 
         assert status == 0
         assert took < 10
+        assert [(row(job).outcome, row(job).errors_count) for job in jobs] == [("succeeded", 0)] * 2
 
     def test_one_row_takes_one_of_many_children(self, gate: Gate) -> None:
         """

@@ -119,7 +119,6 @@ def test_row_that_comes_due_while_all_wait_is_run_when_it_is() -> None:
         until(is_all_done, SOON)
 
     assert violations(jobs, accepted=2) == []
-    assert row(jobs[0]).started_at >= row(jobs[0]).created
 
 
 def test_worker_that_can_not_listen_polls_and_does_not_say_so_at_every_poll(tmp_path: Path) -> None:
@@ -153,7 +152,8 @@ class TestBehindPgbouncer:
 
     def test_work_is_done_by_polling_and_the_loss_is_said_once(self, pooler: Pooler) -> None:
         """
-        Five children share what sessions there are; the settings of Django are what pgbouncer's users need anyway.
+        Five children share what sessions there are; the settings of Django are what pgbouncer's users need anyway, and
+        what a claim sets for its own commit reaches nobody who gets the session next.
         """
         jobs = [ask(action) for action in ("quick", "quick", "follow", "crash", "fail", "act")]
 
@@ -168,23 +168,14 @@ class TestBehindPgbouncer:
             hear_proofs(4)
             late = ask("quick")
             until(is_all_done)
+            kept = {through(pooler, "SHOW synchronous_commit") for _ in range(20)}
             log = running.log
 
         assert violations([*jobs, late]) == []
+        assert kept == {sql("SHOW synchronous_commit")[0][0]}
         assert [row(job).outcome for job in jobs] == ["succeeded"] * 6
         assert log.count("Notifications do not arrive") == 1
         assert "upkeep" not in log.replace("1 for upkeep", "")
-
-    def test_sessions_go_back_to_the_pooler_as_they_were(self, pooler: Pooler) -> None:
-        """
-        What a claim sets for its own commit reaches nobody who gets the session next.
-        """
-        with worker(args=["--poll", "0.2"], databases={"default": pooler.facts}):
-            ask_at_once(5)
-            until(is_all_done)
-            seen = {through(pooler, "SHOW synchronous_commit") for _ in range(20)}
-
-        assert seen == {sql("SHOW synchronous_commit")[0][0]}
 
     def test_direct_alias_for_listening_wakes_at_once(self, pooler: Pooler) -> None:
         """
@@ -240,4 +231,5 @@ def through(pooler: Pooler, statement: str) -> str:
     """
     address = {"host": pooler.facts["HOST"], "port": pooler.facts["PORT"], "dbname": pooler.facts["NAME"]}
     with psycopg.connect(**address, user=pooler.facts["USER"], autocommit=True, prepare_threshold=None) as client:
-        return str(client.execute(statement).fetchone()[0])
+        ((answer,),) = client.execute(statement).fetchall()
+    return str(answer)

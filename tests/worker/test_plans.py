@@ -64,7 +64,7 @@ def fill_what_is_open() -> None:
     fill(1000, name="work", queue_name="work")
     for priority in (-5, 0, 5):
         fill(200, name=f"side{priority}", queue_name="side", priority=priority)
-    callback = {"kind": "callback", "hook_name": "told"}
+    callback: dict[str, Any] = {"kind": "callback", "hook_name": "told"}
     fill(RUNNING * (1 + BEHIND), name="busy", queue_name="busy", rows_of_one=1 + BEHIND, **callback)
     callbacks = TransitionMessage.objects.filter(queue_name="busy").order_by("instance_id", "id")
     firsts = list(callbacks.distinct("instance_id").values_list("pk", flat=True))

@@ -10,12 +10,13 @@ import time
 
 import pytest
 
-from tests.worker import processes
+from django_logic.background.models import Worker
 from tests.worker.altered import LEASE, altered
 from tests.worker.asking import ask, is_all_done
 from tests.worker.gates import Gate
-from tests.worker.harness import open_rows, row, until, worker
+from tests.worker.harness import open_rows, row, sql, until, worker
 from tests.worker.invariants import violations
+from tests.worker.obstacles import KEY, closed_lock
 from tests.worker_app.models import Job
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres", "ledger")]
@@ -36,10 +37,9 @@ class TestToldOnce:
     The first signal lets running attempts finish and begins no others.
     """
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_idle_worker_leaves_with_status_0(self, number: signal.Signals) -> None:
+    def test_idle_worker_leaves_with_status_0(self) -> None:
         """
-        D50: it leaves at once, whether told by a service manager or by Ctrl-C, also after attempts that failed.
+        D50: it leaves at once, also after attempts that failed, and is not counted among the workers any more.
         """
         ask("refuse")
 
@@ -47,31 +47,35 @@ class TestToldOnce:
             until(is_all_done)
             running.wait_ready()
             began = time.monotonic()
-            running.signal(number)
+            running.term()
             status = running.wait()
             took = time.monotonic() - began
             left = running.members()
             log = running.log
 
         assert (status, left) == (0, [])
+        assert not Worker.objects.exists()
         assert took < 5
         assert "Traceback" not in log.partition("PermanentFailure: the customs refused it")[2]
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_running_attempt_finishes_and_nothing_else_begins(self, number: signal.Signals, gate: Gate) -> None:
         """
-        Even when the signal goes to every process of the group, as from a terminal or a service manager.
+        Even when the signal goes to every process of the group, as from a terminal or a service manager. The health
+        file, which names the worker, is gone meanwhile: it takes no more.
         """
         job = ask("wait", gate=str(gate.path))
         with worker() as running:
             gate.arrival()
+            running.wait_ready()
+            named = int(running.health_file.read_text())
             later = ask("quick")
             os.killpg(running.pid, number)
             until(lambda: not running.health_file.exists())
             gate.let_go()
             status = running.wait()
 
-        assert status == 0
+        assert (status, named) == (0, running.pid)
         assert (row(job).outcome, counts(job)) == ("succeeded", (1, 0))
         assert counts(later) == (0, 0)
 
@@ -143,6 +147,25 @@ class TestToldTwice:
         assert counts(job) == (0, 0)
         assert row(job).claim_token is None
 
+    def test_second_signal_waits_for_no_lock_that_the_server_still_holds(self) -> None:
+        """
+        The attempt was ended after its grace time, and the server goes on with its statement, so nothing can be written
+        on the row yet; told again, the worker leaves without.
+        """
+        with closed_lock():
+            ask("wait_in_database", key=KEY)
+            with worker(args=["--grace", "0.2"]) as running:
+                until(lambda: sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+                running.term()
+                until(lambda: len(running.children()) < 2)
+                began = time.monotonic()
+                running.term()
+                status = running.wait()
+                took = time.monotonic() - began
+
+        assert status == 128 + signal.SIGTERM
+        assert took < 5
+
 
 class TestDraining:
     """
@@ -184,41 +207,3 @@ class TestDraining:
 
         assert status == 0
         assert violations(jobs) == []
-
-
-class TestHealth:
-    """
-    The health file is there while the worker can work.
-    """
-
-    def test_health_file_goes_as_the_worker_is_told_to_stop(self, gate: Gate) -> None:
-        """
-        A worker that finishes its last attempt takes no more, so it is not ready any more.
-        """
-        ask("wait", gate=str(gate.path))
-        with worker() as running:
-            gate.arrival()
-            running.wait_ready()
-            text = running.health_file.read_text()
-            running.term()
-            until(lambda: not running.health_file.exists())
-            is_running = running.is_running()
-            gate.let_go()
-            running.wait()
-
-        assert int(text) == running.pid
-        assert is_running
-
-    def test_worker_without_its_parent_is_gone(self, gate: Gate) -> None:
-        """
-        A hook that keeps the interpreter busy and a clerk that waits end with the parent too.
-        """
-        ask("spin")
-        with worker() as running:
-            until(lambda: running.health_file.exists())
-            members = running.members()
-            running.kill9()
-            until(lambda: not running.members())
-
-        assert len(members) >= 3
-        assert not any(processes.is_running(pid) for pid in members)

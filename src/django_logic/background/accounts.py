@@ -13,13 +13,12 @@ from uuid import UUID
 
 from django.db import connections, transaction
 
-from django_logic import conf, hooks
+from django_logic import hooks
 from django_logic.background import settle
 from django_logic.background.claim import TokenLost
 from django_logic.background.models import TransitionMessage
-from django_logic.background.restore import declaration_of
-from django_logic.background.retry import Backoff, pause_after
-from django_logic.background.transitions import BackgroundDeclaration
+from django_logic.background.restore import declared
+from django_logic.background.retry import pause_after, retry_of
 
 __all__ = ["Account", "Fate", "enter"]
 
@@ -87,21 +86,9 @@ def write(account: Account, message: TransitionMessage, alias: str) -> None:
         if account.fate is Fate.RELEASED:
             settle.put_back(message, alias, 0)
             return
-        limit = message.max_errors or conf.max_errors()
-        is_spent = message.attempts_started >= limit
-        pause = 0.0 if is_spent else pause_after(retry_of(message), message.attempts_started)
+        is_spent = message.attempts_started >= message.attempts_allowed
+        pause = 0.0 if is_spent else pause_after(retry_of(declared(message)), message.attempts_started)
         settle.fail_attempt(message, alias, settle.told(account.text, str(account.fate)), pause)
         hooks.logger.error("%s: attempt %d %s: %s", message, message.attempts_started, account.fate, account.text)
     except TokenLost:  # between the read and the write, where rows can't be locked
         return
-
-
-def retry_of(message: TransitionMessage) -> Backoff | None:
-    """
-    Return the pauses a row's declaration asks for.
-    """
-    try:
-        transition = declaration_of(message)[2].transition
-    except Exception:  # whatever importing a broken module raises
-        return None
-    return transition.retry if isinstance(transition, BackgroundDeclaration) else None

@@ -165,6 +165,7 @@ def deliver(attempt: Attempt) -> Outcome:
         attempt.note_commit()
         if claim.hold(message, alias):
             raise_if_cancelled(attempt)
+        reach("after_stamp")
         restored = attempt.restored = restore(message, alias)
         note = durable.deliver(message, restored)
         refuse_swallowed(restored.call)

@@ -67,7 +67,10 @@ class Child:
         signal.set_wakeup_fd(self.signal_writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self.stop)
         for name in settings.CACHES:
-            _ = caches[name]  # made here, so that the attempts, each in a context of its own, share it
+            # Made here, so that the attempts, each in a context of its own, share it. One that can't be made may not
+            # be needed.
+            with contextlib.suppress(Exception):
+                _ = caches[name]
         pause = FIRST_PAUSE
         while not self.is_stopping and not self.is_worn_out() and os.getppid() == self.parent:
             try:

@@ -11,7 +11,7 @@ from django.db import connections, transaction
 from django.db.models import Exists, OuterRef, Q
 
 from django_logic.background.lanes import Lane
-from django_logic.background.models import NEVER, Cancellation, Kind, TransitionMessage
+from django_logic.background.models import Cancellation, Kind, TransitionMessage, never
 from django_logic.clock import FromNow
 from django_logic.locks import take_write_lock
 
@@ -29,7 +29,7 @@ def due(alias: str, lanes: Iterable[Lane]) -> Any:
         instance_id=OuterRef("instance_id"),
         process_name=OuterRef("process_name"),
         id__lt=OuterRef("id"),
-        run_at__lt=NEVER,
+        run_at__lt=never(),
     )
     return (
         TransitionMessage.objects.using(alias)
@@ -44,7 +44,14 @@ def unclaimed(alias: str, pk: int) -> Any:
     """
     Return one open row, unless somebody has just claimed it.
     """
-    rows = TransitionMessage.objects.using(alias).open().filter(pk=pk)
+    return claimable(alias).filter(pk=pk)
+
+
+def claimable(alias: str) -> Any:
+    """
+    Return the open rows that nobody has just claimed.
+    """
+    rows = TransitionMessage.objects.using(alias).open()
     return rows.filter(Q(claim_token=None) | Q(run_at__lte=FromNow()))
 
 
@@ -58,7 +65,8 @@ def take_first(alias: str, rows: Any, parameters: dict[str, Any]) -> TransitionM
             take_write_lock(TransitionMessage, alias)
         found = list(rows.values_list("pk", flat=True)[:20])
         if can_skip and found:  # locking the index ranges a search goes through would make claims wait for each other
-            lockable = TransitionMessage.objects.using(alias).filter(pk__in=found).select_for_update(skip_locked=True)
+            # Somebody may have claimed one since it was found; the lock shows it as it is now.
+            lockable = claimable(alias).filter(pk__in=found).select_for_update(skip_locked=True)
             still = {row.pk: row for row in lockable}
         else:
             still = TransitionMessage.objects.using(alias).in_bulk(found[:1])
@@ -81,7 +89,7 @@ def stamp(alias: str, message: TransitionMessage, parameters: dict[str, Any]) ->
     values: dict[str, Any] = {}
     if message.attempts_started > message.errors_count:
         values |= {"errors_count": message.attempts_started, "last_error_message": parameters["lost"]}
-    limit = message.max_errors or parameters["limit"]
+    limit = message.attempts_allowed
     values["attempts_started"] = message.attempts_started + (message.attempts_started < limit)
     values |= {"claim_token": parameters["token"], "worker": parameters["worker"]}
     values["code_version"] = parameters["code_version"]

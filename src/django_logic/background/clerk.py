@@ -61,6 +61,7 @@ class Clerk:
                 self.wake()
             self.beat()
             self.enter_accounts()
+            self.report(b"\n")
             if not self.wait():
                 break
         self.enter_accounts()
@@ -117,7 +118,14 @@ class Clerk:
                 return
             if has_landed:
                 self.waiting.remove(account)
-                os.write(self.reports, account.as_line())
+                self.report(account.as_line())
+
+    def report(self, line: bytes) -> None:
+        """
+        Tell the parent that an account has landed, or with an empty line that the clerk goes on.
+        """
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):
+            os.write(self.reports, line)
 
     def beat(self) -> None:
         """

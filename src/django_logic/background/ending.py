@@ -13,10 +13,9 @@ from django_logic.background.exceptions import AttemptFailed, Cancelled, Permane
 from django_logic.background.failing import write_failure
 from django_logic.background.models import Cancellation, Kind, State, TransitionMessage
 from django_logic.background.progress import Attempt, Superseded, raise_if_cancelled
-from django_logic.background.restore import InstanceGone, Unknown, declaration_of
-from django_logic.background.retry import pause_after
+from django_logic.background.restore import InstanceGone, Unknown, declared
+from django_logic.background.retry import pause_after, retry_of
 from django_logic.background.settle import Ended, Outcome, told
-from django_logic.background.transitions import BackgroundDeclaration
 from django_logic.moves import MoveLost
 
 __all__ = ["give_up", "give_up_spent", "is_spent", "record"]
@@ -107,39 +106,22 @@ def seconds_unknown(message: TransitionMessage) -> float:
     return (message.started_at - message.last_error_dt).total_seconds()
 
 
-def declared(attempt: Attempt) -> BackgroundDeclaration | None:
-    """
-    Return the declaration of a row, None where this code has none.
-    """
-    try:
-        transition = declaration_of(attempt.message)[2].transition
-    except Exception:  # whatever importing a broken module raises; it has been told as the attempt's error
-        return None
-    return transition if isinstance(transition, BackgroundDeclaration) else None
-
-
-def limit_of(message: TransitionMessage) -> int:
-    """
-    Return how many attempts a row may spend.
-    """
-    return message.max_errors or conf.max_errors()
-
-
 def fail(attempt: Attempt, error: Exception) -> Outcome:
     """
     Let another attempt follow after a pause, or give up.
     """
-    message, transition = attempt.message, declared(attempt)
-    no_retry = transition.no_retry_on if transition is not None else ()
-    if isinstance(error, (PermanentFailure, *no_retry)) or message.attempts_started >= limit_of(message):
+    message = attempt.message
+    transition = declared(message)
+    no_retry = getattr(transition, "no_retry_on", ())
+    if isinstance(error, (PermanentFailure, *no_retry)) or message.attempts_started >= message.attempts_allowed:
         return give_up(attempt, error, State.FAILED)
-    pause = pause_after(transition.retry if transition is not None else None, message.attempts_started)
+    pause = pause_after(retry_of(transition), message.attempts_started)
     settle.fail_attempt(message, attempt.alias, told(error), pause)
     hooks.logger.warning(
         "%s: attempt %d of %d failed, the next one in %.0f s: %r",
         message,
         message.attempts_started,
-        limit_of(message),
+        message.attempts_allowed,
         pause,
         error,
         exc_info=error,

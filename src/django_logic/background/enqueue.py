@@ -5,11 +5,13 @@ What a background call does: one row and the busy state in one transaction, then
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.conf import settings
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
@@ -17,7 +19,7 @@ from django_logic import conf, locks, writer
 from django_logic.background import attempt, codec, tracing, wakeup
 from django_logic.background.durable import is_delivering, message_values
 from django_logic.background.gate import in_flight_refusal
-from django_logic.background.models import NEVER, ONE_UNCOMPLETED, Kind, TransitionMessage
+from django_logic.background.models import NEVER, ONE_UNCOMPLETED, Kind, TransitionMessage, never
 from django_logic.background.people import stored_user
 from django_logic.background.runner import run_rows_after_commit
 from django_logic.background.settle import Ended
@@ -180,9 +182,11 @@ def due_of(call: Call) -> Any:
         raise TypeError(f"{call.label}: run_at= and delay= both say when. Pass one of them.")
     if not isinstance(run_at, datetime):
         raise TypeError(f"{call.label}: run_at= takes a datetime; found {run_at!r}. For seconds from now use delay=.")
-    if timezone.is_naive(run_at):
+    if timezone.is_naive(run_at) and settings.USE_TZ:
         raise ValueError(f"{call.label}: run_at={run_at!r} has no time zone. Use timezone.make_aware().")
-    if run_at >= NEVER:
+    if not settings.USE_TZ and timezone.is_aware(run_at):
+        run_at = timezone.make_naive(run_at)
+    if run_at >= never():
         raise ValueError(f"{call.label}: run_at={run_at!r} lies beyond {NEVER:%Y}, when nobody will run it.")
     return run_at
 
@@ -192,8 +196,9 @@ def delay_of(call: Call) -> float:
     Return the delay in seconds; for ``run_at=`` how far that is from now by this machine's clock.
     """
     run_at, delay = call.schedule.get("run_at"), call.schedule.get("delay")
-    if isinstance(run_at, datetime) and not timezone.is_naive(run_at):
-        return max(0.0, (run_at - timezone.now()).total_seconds())
+    if isinstance(run_at, datetime):
+        now = timezone.now() if timezone.is_aware(run_at) == settings.USE_TZ else datetime.now(UTC)
+        return max(0.0, (run_at - now).total_seconds())
     if delay is None:
         return 0.0
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
@@ -213,7 +218,8 @@ def run_inline(call: Call) -> None:
     pk = rows.filter(transition_id=call.transition_id).values_list("pk", flat=True).first()
     outcome = None if pk is None else attempt.run(pk, call.alias)
     run_rows_after_commit(call.alias, call.transition_id)
-    remember_state(call.column, call.instance, locks.read(call, "none", whole=False))
+    with suppress(ObjectDoesNotExist):  # a hook may have deleted it
+        remember_state(call.column, call.instance, locks.read(call, "none", whole=False))
     if outcome is None:
         return
     if outcome.error is not None and outcome.ended not in (Ended.SUPERSEDED, Ended.DEFERRED):

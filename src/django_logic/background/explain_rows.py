@@ -17,7 +17,7 @@ from django.db.models import Case, CharField, Exists, F, Func, OuterRef, Q, Valu
 from django.db.models.functions import Cast, Coalesce, Concat, Left, RowNumber
 
 from django_logic import conf
-from django_logic.background.models import NEVER, Cancellation, Kind, TransitionMessage
+from django_logic.background.models import Cancellation, Kind, TransitionMessage, never
 from django_logic.clock import FromNow
 
 __all__ = ["DECLARED_BY", "Alike", "Found", "Standing", "alike", "places", "rows", "standing_rows", "unheld"]
@@ -145,7 +145,7 @@ def unheld(found: Found) -> Standing:
     """
     if not found.is_claimed:
         return found.standing
-    is_spent = found.message.attempts_started >= (found.message.max_errors or conf.max_errors())
+    is_spent = found.message.attempts_started >= found.message.attempts_allowed
     return Standing.SPENT if is_spent else Standing.DUE
 
 
@@ -171,7 +171,7 @@ def earlier_rows(alias: str) -> models.QuerySet[TransitionMessage]:
             process_name=OuterRef("process_name"),
             id__lt=OuterRef("id"),
         )
-        .filter(run_at__lt=NEVER)
+        .filter(run_at__lt=never())
     )
 
 
@@ -186,7 +186,7 @@ def standing_of(alias: str) -> Case:
         When(is_claimed & is_waiting, then=Value(Standing.LEASED.value)),
         When(is_claimed, then=Value(Standing.CLAIMED.value)),
         When(Q(attempts_started__gte=attempts_allowed()), then=Value(Standing.SPENT.value)),
-        When(Q(run_at__gte=NEVER), then=Value(Standing.SPENT.value)),
+        When(Q(run_at__gte=never()), then=Value(Standing.SPENT.value)),
         When(is_durable & Exists(earlier_rows(alias)), then=Value(Standing.BEHIND.value)),
         When(is_waiting & Q(errors_count__gt=0) & ~is_put_back, then=Value(Standing.PAUSED.value)),
         When(is_waiting, then=Value(Standing.SCHEDULED.value)),

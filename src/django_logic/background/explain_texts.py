@@ -12,7 +12,6 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 from django.utils import timezone
 
-from django_logic import conf
 from django_logic.background import explain_rows
 from django_logic.background.explain_codes import Code
 from django_logic.background.explain_rows import Found
@@ -141,7 +140,7 @@ def limit_of(found: Found) -> int:
     """
     Return how many attempts a row may spend.
     """
-    return found.message.max_errors or conf.max_errors()
+    return found.message.attempts_allowed
 
 
 def counted(ahead: int) -> str:

@@ -40,6 +40,7 @@ def own_databases() -> None:
     for alias in connections:
         facts = connections.settings[alias]
         facts["CONN_MAX_AGE"] = None
+        facts["AUTOCOMMIT"] = True
         facts["CONN_HEALTH_CHECKS"] = False
         if "pool" in facts.get("OPTIONS", {}):
             facts["OPTIONS"] = {**facts["OPTIONS"], "pool": False}

@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import VERSION
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from django_logic import conf
 from django_logic.subject import Column, column_of, instance_key
 
 __all__ = [
@@ -25,12 +27,20 @@ __all__ = [
     "State",
     "TransitionMessage",
     "Worker",
+    "never",
 ]
 
 #: Names the constraint that lets one transition of an object and process be open.
 ONE_UNCOMPLETED = "dl_bg_one_uncompleted_per_process"
 #: When a row is due that waits for an operator; a real time, since not every driver reads "infinity".
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def never() -> datetime:
+    """
+    Return `NEVER` as the project writes times: without a zone where ``USE_TZ`` is off.
+    """
+    return NEVER if settings.USE_TZ else NEVER.replace(tzinfo=None)
 
 
 class Kind(models.TextChoices):
@@ -189,6 +199,13 @@ class TransitionMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.pk}: {self.label} of {self.subject}"
+
+    @property
+    def attempts_allowed(self) -> int:
+        """
+        Return how many attempts it may spend.
+        """
+        return self.max_errors or conf.max_errors()
 
     @property
     def label(self) -> str:

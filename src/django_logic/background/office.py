@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,8 @@ logger = logging.getLogger("django-logic.worker")
 
 #: How long to wait before a clerk is replaced; seconds.
 HIRE_PAUSE = 1.0
+#: For how long children leave a row alone whose account waits, and how long a clerk may be silent; seconds.
+LEFT_ALONE, SILENCE = 30.0, 60.0
 NOTHING = -1
 
 
@@ -34,15 +37,20 @@ class Office:
         self.plan, self.board, self.wake_writer = plan, board, wake_writer
         self.pid = 0
         self.accounts: list[Account] = []
+        self.entered: dict[Account, float] = {}
         self.orders = self.reports = NOTHING
         self.unread = b""
         self.hire_at = 0.0
+        self.heard_at = 0.0
 
     def staff(self, fork: Callable[[str, Callable[[], Any]], int]) -> None:
         """
         Hire a clerk if there is none, and tell it again what has not landed yet.
         """
-        if self.pid or time.monotonic() < self.hire_at:
+        if self.pid:
+            self.watch()
+            return
+        if time.monotonic() < self.hire_at:
             return
         self.hire_at = time.monotonic() + HIRE_PAUSE
         orders, reports = os.pipe(), os.pipe()
@@ -56,10 +64,23 @@ class Office:
         os.close(orders[0])
         os.close(reports[1])
         self.orders, self.reports, self.unread = orders[1], reports[0], b""
+        self.heard_at = time.monotonic()
         if not self.pid:
             self.close()
         for account in self.accounts:
             self.send(account)
+
+    def watch(self) -> None:
+        """
+        End a clerk that has been silent for too long, as on a connection whose other side is gone.
+        """
+        if self.accounts:
+            self.mark()
+        if time.monotonic() - self.heard_at > SILENCE:
+            logger.error("The clerk has said nothing for %.0f s and is replaced", SILENCE)
+            self.heard_at = time.monotonic()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """
@@ -82,6 +103,7 @@ class Office:
         Have an account written, however often that has to be tried.
         """
         self.accounts.append(account)
+        self.entered[account] = time.monotonic()
         self.mark()
         self.send(account)
 
@@ -89,7 +111,8 @@ class Office:
         """
         Keep children from the rows whose accounts wait.
         """
-        self.board.mark_pending([account.message_id for account in self.accounts])
+        since = time.monotonic() - LEFT_ALONE
+        self.board.mark_pending([entry.message_id for entry in self.accounts if self.entered[entry] > since])
 
     def send(self, account: Account) -> None:
         """
@@ -105,7 +128,9 @@ class Office:
         """
         chunk = os.read(self.reports, 65536)
         *lines, self.unread = (self.unread + chunk).split(b"\n")
-        landed = {Account.from_line(line) for line in lines}
+        landed = {Account.from_line(line) for line in lines if line}
         self.accounts = [account for account in self.accounts if account not in landed]
+        self.entered = {account: self.entered[account] for account in self.accounts}
+        self.heard_at = time.monotonic()
         self.mark()
         return bool(landed)

@@ -85,10 +85,10 @@ def refuse_stranger(call: Call, name: str, person: Any) -> None:
     except (LookupError, ValueError):
         known = ()
     if not isinstance(person, known):
+        wanted = f"must be a {settings.AUTH_USER_MODEL}" if known else "can't be loaded again without a user model"
         raise KwargsSerializationError(
-            f"{call.label}: {name}= must be a {settings.AUTH_USER_MODEL} for background work; found a"
-            f" {type(person).__name__}, whose key would come back as another person's. Pass its name as actor=, or"
-            " the object under a keyword of its own.",
+            f"{call.label}: {name}= of background work {wanted}; found a {type(person).__name__}, whose key could come"
+            " back as another person's. Pass its name as actor=, or the object under a keyword of its own.",
             name,
         )
 

@@ -22,9 +22,10 @@ from django_logic.binding import ProcessManager
 from django_logic.call import Call
 from django_logic.reads import Shape, read_row
 from django_logic.subject import Column, column_of, state_of
+from django_logic.transitions import Transition
 from django_logic.tree import Candidate, Tree, dotted, tree_of
 
-__all__ = ["InstanceGone", "Restored", "Unknown", "declaration_of", "find_class", "restore"]
+__all__ = ["InstanceGone", "Restored", "Unknown", "declaration_of", "declared", "find_class", "restore"]
 
 #: Keys of a row's keywords that no caller can use; durable rows keep what hooks shared and what failed there.
 CONTEXT, EXCEPTION = "context", "exception"
@@ -75,6 +76,16 @@ def declaration_of(message: TransitionMessage) -> tuple[type[models.Model], Tree
         raise Unknown(f"{message.process_class!r} is no process here")
     tree = tree_of(process_class)
     return model, tree, candidate_of(message, tree)
+
+
+def declared(message: TransitionMessage) -> Transition | None:
+    """
+    Return the declaration of a row, None where this code has none or can't import it.
+    """
+    try:
+        return declaration_of(message)[2].transition
+    except Exception:  # whatever importing a broken module raises; it is told as an attempt's error
+        return None
 
 
 def bound_process(model: type[models.Model], path: str) -> Any:

@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_logic import conf
 from django_logic.clock import LONGEST_WAIT
 
-__all__ = ["Backoff", "pause_after"]
+__all__ = ["Backoff", "pause_after", "retry_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,14 @@ class Backoff:
         except OverflowError:  # past every limit
             grown = self.limit
         return float(grown * (1 + random.uniform(-self.jitter, self.jitter)))  # noqa: S311 (spreads load, no secret)
+
+
+def retry_of(declaration: Any) -> Backoff | None:
+    """
+    Return the pauses a declaration asks for; None for none, or where there is no declaration any more.
+    """
+    found: Backoff | None = getattr(declaration, "retry", None)
+    return found
 
 
 def pause_after(retry: Backoff | None, errors: int) -> float:

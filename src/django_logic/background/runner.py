@@ -16,7 +16,7 @@ from django_logic.background.models import Kind, TransitionMessage
 from django_logic.background.settle import Ended
 
 #: Endings after which a row is due again, or somebody else's.
-GOES_ON = (Ended.RETRY, Ended.SNOOZED, Ended.DEFERRED, Ended.RELEASED, Ended.LOST)
+GOES_ON = (Ended.RETRY, Ended.SNOOZED, Ended.DEFERRED, Ended.LOST)
 
 __all__ = ["retry_pending", "run_available", "run_rows_after_commit"]
 

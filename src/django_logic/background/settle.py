@@ -15,7 +15,7 @@ from django.db import connections, transaction
 from django_logic import writer
 from django_logic.background.claim import TokenLost
 from django_logic.background.exceptions import words_of
-from django_logic.background.models import NEVER, Cancellation, Kind, State, TransitionMessage
+from django_logic.background.models import Cancellation, Kind, State, TransitionMessage, never
 from django_logic.clock import FromNow
 from django_logic.moves import ChangeLost
 from django_logic.rows import Change, Unless
@@ -39,7 +39,6 @@ class Ended(StrEnum):
     RETRY = "retry"
     SNOOZED = "snoozed"
     DEFERRED = "deferred"
-    RELEASED = "released"
     LOST = "lost"
 
 
@@ -120,7 +119,7 @@ def fail_attempt(message: TransitionMessage, alias: str, text: str, pause: float
     """
     Record an error and when the row is due again; None leaves it to an operator.
     """
-    due = NEVER if pause is None else FromNow(pause)
+    due = never() if pause is None else FromNow(pause)
     values = {
         "errors_count": message.attempts_started,
         "last_error_message": text,

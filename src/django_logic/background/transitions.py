@@ -20,7 +20,6 @@ __all__ = ["ActionSlots", "BackgroundAction", "BackgroundSlots", "BackgroundTran
 PERFORMER = "django_logic.background.enqueue.performer"
 #: What a small integer column and PostgreSQL's smallint hold.
 SMALLEST, LARGEST = -32_768, 32_767
-LONGEST_QUEUE = 100
 
 
 class ActionSlots(Slots, total=False):
@@ -172,14 +171,10 @@ def read_queue(where: str, queue: Any) -> str | None:
     """
     if queue is None:
         return None
-    if not isinstance(queue, str) or not queue.strip():
-        raise ImproperlyConfigured(f"{where}.queue must be a non-empty text; found {queue!r}.")
-    if queue != queue.strip() or "," in queue or not queue.isprintable() or len(queue) > LONGEST_QUEUE:
-        raise ImproperlyConfigured(
-            f"{where}.queue: no worker could be told to serve {queue!r}. A name has no comma, no blank at its ends, no"
-            f" control character and at most {LONGEST_QUEUE} characters."
-        )
-    return queue
+    complaint = conf.queue_name(queue)
+    if complaint:
+        raise ImproperlyConfigured(f"{where}.queue: {complaint}; found {queue!r}, which no worker could be told.")
+    return str(queue)
 
 
 def read_timeout(where: str, timeout: Any) -> float | None:

@@ -22,7 +22,7 @@ from django_logic.background import safety_nets
 from django_logic.background.board import Board
 from django_logic.background.child import Child
 from django_logic.background.children import Children, describe, kill
-from django_logic.background.forking import fork, wakeup_pipe
+from django_logic.background.forking import close_databases, fork, wakeup_pipe
 from django_logic.background.office import HIRE_PAUSE, Office
 from django_logic.background.plan import WorkerPlan
 
@@ -61,6 +61,7 @@ class Supervisor:
         Run; return the exit status: 0 for a clean stop, 128 and the signal's number for a forced one.
         """
         self.watch_signals()
+        close_databases()
         self.warn_of_threads()
         try:
             while not self.signals and not self.is_drained():
@@ -215,14 +216,12 @@ class Supervisor:
         """
         self.tell_health(False)
         self.children.close()
-        self.go_on_until(lambda: not self.children.by_pid or len(self.signals) > 1, self.plan.grace)
-        is_forced = len(self.signals) > 1
+        self.go_on_until(lambda: not self.children.by_pid, self.plan.grace, forced=0.0)
         self.children.end()
-        landing = FORCED_LANDING if is_forced else LANDING
-        self.go_on_until(lambda: not self.children.by_pid, landing)
+        self.go_on_until(lambda: not self.children.by_pid, LANDING)
         if self.upkeep:
             kill(self.upkeep, signal.SIGKILL)
-        self.go_on_until(lambda: not self.office.accounts, landing)
+        self.go_on_until(lambda: not self.office.accounts, LANDING)
         self.office.close()
         self.go_on_until(lambda: not self.office.pid, FORCED_LANDING)
         for pid in filter(None, (self.office.pid, self.upkeep)):
@@ -230,19 +229,20 @@ class Supervisor:
         if self.office.accounts:
             left = len(self.office.accounts)
             logger.error("%d attempts could not be put back; others take them over in seconds", left)
-        return 128 + self.signals[-1] if is_forced else 0
+        return 128 + self.signals[-1] if len(self.signals) > 1 else 0
 
-    def go_on_until(self, is_over: Callable[[], bool], seconds: float) -> None:
+    def go_on_until(self, is_over: Callable[[], bool], seconds: float, forced: float = FORCED_LANDING) -> None:
         """
-        Go on burying and enforcing until something is so, or the time is over.
+        Go on burying and enforcing until something is so, or the time is over, which a second signal shortens.
         """
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while True:
             self.reap()
             if self.office.accounts:
                 self.office.staff(self.fork)
             self.children.enforce()
-            if is_over() or time.monotonic() >= deadline:
+            patience = min(seconds, forced) if len(self.signals) > 1 else seconds
+            if is_over() or time.monotonic() >= began + patience:
                 return
             self.wait(TICK)
 
