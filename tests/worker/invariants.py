@@ -79,9 +79,9 @@ def _of_what_follows(rows: list[TransitionMessage]) -> Iterator[str]:
     for row in rows:
         if row.kind == Kind.NEXT and row.outcome == State.SUCCEEDED:
             children = _children_of(row)
-            # A refused one says so; marks in brackets tell of earlier attempts.
-            is_refused = row.last_error_message[:1] not in ("", "[")
-            if len(children) != (not is_refused):
+            # A refused one says so, as an earlier error may; marks in brackets tell of earlier attempts.
+            may_be_refused = row.last_error_message[:1] not in ("", "[")
+            if len(children) > 1 or not (children or may_be_refused):
                 yield f"row {row.pk} ({row.label}) led to {len(children)} transitions: {row.last_error_message}"
         if row.kind != Kind.TRANSITION or not row.is_completed:
             continue

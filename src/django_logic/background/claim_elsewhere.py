@@ -71,7 +71,7 @@ def take_first(alias: str, rows: Any, parameters: dict[str, Any]) -> TransitionM
         else:
             still = TransitionMessage.objects.using(alias).in_bulk(found[:1])
         for pk in found:
-            message = still.get(pk)
+            message: TransitionMessage | None = still.get(pk)
             if message is not None and stamp(alias, message, parameters):
                 return message
     return None

@@ -171,9 +171,11 @@ def read_queue(where: str, queue: Any) -> str | None:
     """
     if queue is None:
         return None
+    if not isinstance(queue, str) or not queue.strip():
+        raise ImproperlyConfigured(f"{where}.queue must be a non-empty text; found {queue!r}.")
     complaint = conf.queue_name(queue)
     if complaint:
-        raise ImproperlyConfigured(f"{where}.queue: {complaint}; found {queue!r}, which no worker could be told.")
+        raise ImproperlyConfigured(f"{where}.queue: no worker could be told to serve {queue!r}; {complaint}.")
     return str(queue)
 
 

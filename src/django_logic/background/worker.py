@@ -164,6 +164,8 @@ class Supervisor:
                     logger.error("The clerk ended (%s) and is replaced", describe(status))
             elif pid == self.upkeep:
                 self.upkeep = 0
+                if status and not self.signals:
+                    logger.error("Upkeep ended early: %s", describe(status))
             else:
                 account = self.children.bury(pid, status)
                 if account is not None:
