@@ -4,7 +4,7 @@ Prove that every open row gets the true reason why it does not move, and the com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_logic.background import Backoff, PermanentFailure, Snooze, claim, run_available
 from django_logic.background.cancel import cancel_message
 from django_logic.background.explain import Code, explain, rows_with, tally
+from django_logic.background.metrics import snapshot
 from django_logic.background.models import Cancellation, TransitionMessage
 from django_logic.clock import FromNow
 from tests.app.hooked import Boom
@@ -458,3 +459,33 @@ def test_far_row_says_that_many_come_first(flow: Flow, monkeypatch: pytest.Monke
     assert [entry.detail.partition(",")[0] for entry in explain()[1:]] == [
         *("1 row comes first", "2 or more rows come first", "2 or more rows come first")
     ]
+
+
+@pytest.fixture
+def bound_on_the_server(only_postgres: None) -> Iterator[None]:
+    """
+    Reconnect with server-side binding, and prepare every statement at its first use.
+    """
+    options = connection.settings_dict["OPTIONS"]
+    connection.close()
+    connection.settings_dict["OPTIONS"] = {**options, "server_side_binding": True}
+    connection.ensure_connection()
+    connection.connection.prepare_threshold = 0
+    yield
+    connection.close()
+    connection.settings_dict["OPTIONS"] = options
+
+
+def test_looks_work_where_the_driver_binds_on_the_server(bound_on_the_server: None, mixed: Callable[[], None]) -> None:
+    """
+    Every statement of a look can be prepared.
+    """
+    mixed()
+
+    found = explain(["parcels", "dead"], limit=1000)
+
+    assert {(entry.queue, entry.code): entry.count for entry in tally(["parcels", "dead"])} == counted(found)
+    assert [row.pk for row in rows_with(Code.CLAIMABLE_NOW)] == [
+        entry.id for entry in found if entry.code is Code.CLAIMABLE_NOW
+    ]
+    assert sum(snapshot().open_rows.values()) == len(found)
