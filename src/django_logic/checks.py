@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from django.apps import apps
 from django.core import checks as django_checks
 
 from django_logic import conf
@@ -49,9 +50,23 @@ def check_bindings(**_keywords: Any) -> list[django_checks.CheckMessage]:
     """
     found: list[django_checks.CheckMessage] = [*constraints()]
     for binding in ProcessManager.bindings:
+        found += missing_app(binding)
         found += signatures(binding)
         found += states(binding)
     return found
+
+
+def missing_app(binding: ModelProcessBinding) -> Iterator[django_checks.CheckMessage]:
+    """
+    Report background declarations of a project that has not installed what runs them.
+    """
+    if tree_of(binding.process_class).has_background and not apps.is_installed("django_logic.background"):
+        yield django_checks.Error(
+            f"{dotted(binding.process_class)} declares background work, whose app is not installed.",
+            hint='Add "django_logic.background" to INSTALLED_APPS and run manage.py migrate.',
+            obj=binding.model,
+            id="django_logic.E010",
+        )
 
 
 def signatures(binding: ModelProcessBinding) -> Iterator[django_checks.CheckMessage]:

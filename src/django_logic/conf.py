@@ -20,6 +20,7 @@ __all__ = [
     "EXECUTION_PULL",
     "EXECUTION_SYNC",
     "LOCKS",
+    "LONGEST_QUEUE",
     "Rule",
     "audit_level",
     "background_execution",

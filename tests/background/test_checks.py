@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core import checks as django_checks
 from django.db import connection
 
@@ -191,3 +192,17 @@ def test_list_of_queues_is_part_of_the_deployment_checks_alone(flow: Flow) -> No
 
     assert {"check_tables", "check_databases"} <= registered
     assert ("django_logic.I001" in ids(deployed), "django_logic.I001" in ids(plain)) == (True, False)
+
+
+def test_declared_work_without_its_app_is_reported(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A process with background declarations in a project that did not install the app is an error with the mend.
+    """
+    flow(work())
+    installed = apps.is_installed
+    monkeypatch.setattr(apps, "is_installed", lambda name: name != "django_logic.background" and installed(name))
+
+    found = [entry for entry in django_checks.run_checks(tags=["django_logic"]) if entry.id == "django_logic.E010"]
+
+    assert Ticket in [entry.obj for entry in found]
+    assert 'Add "django_logic.background"' in str(found[0].hint)

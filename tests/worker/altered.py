@@ -69,11 +69,12 @@ def altered(
     *,
     at_boot: Iterable[str] = (),
     process: type[Process] | None = None,
+    **others: Any,
 ) -> dict[str, Any]:
     """
     Return the settings of a worker that is altered so, to be given to `harness.worker`.
 
-    ``at_boot`` names functions of this module.
+    ``at_boot`` names functions of this module; ``others`` are settings of Django.
     """
     return {
         "INSTALLED_APPS": [*settings.INSTALLED_APPS, f"{__name__}.{Alterations.__name__}"],
@@ -82,6 +83,7 @@ def altered(
             "at_boot": [f"{__name__}.{name}" for name in at_boot],
             "process": f"{process.__module__}.{process.__qualname__}" if process else "",
         },
+        **others,
     }
 
 

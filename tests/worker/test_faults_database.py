@@ -97,7 +97,7 @@ class TestCrash:
         """
         jobs = spent_rows(250, "elsewhere")
 
-        with worker(settings=altered({UPKEEP_EVERY: 0.5})):
+        with worker(settings=altered({UPKEEP_EVERY: 0.5, **SHORT_LEASE})):
             until(lambda: completed() > 10, despite=AWAY)
             own_server.restart()
             before = until(completed, despite=AWAY)

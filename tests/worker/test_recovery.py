@@ -139,12 +139,14 @@ class TestFrozenOwner:
         assert violations([job], accepted=1) == []
         assert facts(job) == ("succeeded", 1, 0)
 
-    def test_children_that_were_stopped_after_their_claim_change_nothing_any_more(self, gate: Gate) -> None:
+    def test_children_that_were_stopped_after_their_claim_change_nothing_any_more(
+        self, gate: Gate, ledger: Ledger
+    ) -> None:
         """
-        D39: two rows are taken over and done by another worker. One child wakes, and what it does is undone; the other
-        one is killed, and the account of its death comes too late to change the row.
+        D39: two rows are taken over and done by another worker. One child wakes and begins nothing; the other one is
+        killed, and the account of its death comes too late to change the row.
         """
-        jobs = [ask("quick") for _ in range(2)]
+        jobs = [ask("act") for _ in range(2)]
         with worker(concurrency=2, settings=altered(SHORT_LEASE), points={"after_claim": gate.deed}) as first:
             gate.arrival()
             killed = gate.arrival().pid
@@ -162,23 +164,28 @@ class TestFrozenOwner:
         assert violations([*jobs, later], accepted=3) == []
         assert [facts(job) for job in (*jobs, later)] == [*[("succeeded", 2, 1)] * 2, ("succeeded", 1, 0)]
         assert [row(job).modified for job in jobs] == before
+        assert ledger.count("write_effect") == 3
 
-    def test_attempt_whose_session_was_ended_does_not_commit_beside_its_successor(
-        self, gate: Gate, ledger: Ledger
+    def test_attempt_whose_session_was_ended_keeps_nothing_and_says_nothing(
+        self, gate: Gate, tmp_path: Path, ledger: Ledger
     ) -> None:
         """
-        B05: its code runs on, somebody else does the work meanwhile, and only that one is kept.
+        B05: its code runs on, and comes to its end while the next attempt has claimed the row and not yet begun; only
+        that one is kept, and nothing of the first one's failure is written over it.
         """
         job = ask("wait", gate=str(gate.path))
-        with worker(settings=altered(SHORT_LEASE)) as first:
+        with worker(settings=altered(SHORT_LEASE)) as first, gates.gate(tmp_path, "claimed") as claimed:
             gate.arrival()
             sql("SELECT pg_terminate_backend(%s)", row(job).backend_pid)
 
-            with worker(settings=altered(SHORT_LEASE)):
+            with worker(settings=altered({LEASE: 300.0}), points={"after_claim": claimed.deed}):
+                claimed.arrival()
+                gate.let_go()
+                until(lambda: "its end was not recorded" in first.log)
+                claimed.let_go(20)
                 gate.arrival()
-                gate.let_go(2)
+                gate.let_go()
                 until(is_all_done)
-            until(lambda: "lost its row" in first.log)
 
         assert violations([job], accepted=1) == []
         assert facts(job) == ("succeeded", 2, 1)

@@ -86,7 +86,7 @@ class TestToldOnce:
         job = ask("quick")
         with worker(points={"after_claim": gate.deed}, settings=altered(LONG_LEASE)) as running:
             gate.arrival()
-            running.term()
+            running.wait_ready().term()
             until(lambda: not running.health_file.exists())
             gate.let_go()
             status = running.wait()
@@ -134,7 +134,7 @@ class TestToldTwice:
         job = ask("wait", gate=str(gate.path))
         with worker(args=["--grace", "600"], settings=altered(LONG_LEASE)) as running:
             gate.arrival()
-            running.term()
+            running.wait_ready().term()
             until(lambda: not running.health_file.exists())
             began = time.monotonic()
             running.signal(number)

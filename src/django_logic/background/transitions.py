@@ -173,9 +173,11 @@ def read_queue(where: str, queue: Any) -> str | None:
         return None
     if not isinstance(queue, str) or not queue.strip():
         raise ImproperlyConfigured(f"{where}.queue must be a non-empty text; found {queue!r}.")
-    complaint = conf.queue_name(queue)
-    if complaint:
-        raise ImproperlyConfigured(f"{where}.queue: no worker could be told to serve {queue!r}; {complaint}.")
+    if conf.queue_name(queue):
+        raise ImproperlyConfigured(
+            f"{where}.queue: no worker could be told to serve {queue!r}. A name has no comma, no blank at its ends, no"
+            f" control character and at most {conf.LONGEST_QUEUE} characters."
+        )
     return str(queue)
 
 
