@@ -175,7 +175,7 @@ class TestBehindPgbouncer:
         ) as running:
             until(is_all_done)
             until(lambda: is_listening() is False)
-            hear_proofs(4)
+            hear_proofs(3)
             late = ask("quick")
             until(is_all_done)
             kept = {through(pooler, "SHOW synchronous_commit") for _ in range(20)}
@@ -200,7 +200,7 @@ class TestBehindPgbouncer:
             running.wait_ready()
             job = ask("quick")
             until(is_all_done, SOON)
-            hear_proofs(2)
+            hear_proofs(1)
             log = running.log
 
         assert violations([job], accepted=1) == []

@@ -85,6 +85,8 @@ def _fill(jobs: int) -> None:
             **subject,
             transition_name="approve",
             queue_name="bench",
+            created=now,
+            modified=now,
             run_at=now + timedelta(microseconds=place - jobs),
             transition_id=one,
             root_id=one,
