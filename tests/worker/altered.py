@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from logging.handlers import MemoryHandler
 from typing import Any
 
 from django.apps import AppConfig
@@ -100,6 +101,16 @@ def start_a_thread_that_logs() -> None:
             noise.error("noise %s", "x" * 100)
 
     threading.Thread(target=log, name="noise", daemon=True).start()
+
+
+def buffer_logs() -> None:
+    """
+    Keep log lines in memory until somebody flushes, as handlers do that send them over the network.
+    """
+    to_terminal = logging.StreamHandler()
+    root = logging.getLogger()
+    root.addHandler(MemoryHandler(10_000, flushLevel=logging.CRITICAL, target=to_terminal))
+    root.setLevel(logging.INFO)
 
 
 def hang_the_first_child() -> None:

@@ -206,6 +206,9 @@ class TestLocksOfOthers:
 
         assert while_held == 0
         assert violations([first, second], accepted=2) == []
+        assert {row(job).last_error_message for job in (first, second)} == {
+            "[crashed] its process was ended by SIGKILL"
+        }
 
     def test_object_that_an_operator_holds_keeps_its_attempt_alone(self) -> None:
         """

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from django_logic.background.models import TransitionMessage
 from tests.worker.altered import GROWN_UP, LOOK_EVERY, UPKEEP_EVERY, UPKEEP_LIMIT, altered
 from tests.worker.asking import ask, is_all_done
 from tests.worker.fault_process import BestEffortProcess, FaultProcess, jobs_have
@@ -17,6 +18,7 @@ from tests.worker.invariants import violations
 from tests.worker.obstacles import KEY, closed_lock
 from tests.worker_app.ledger import Ledger
 from tests.worker_app.models import Effect, Job
+from tests.worker_app.process import MAX_ERRORS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres", "ledger")]
 
@@ -80,6 +82,7 @@ class TestTime:
             assert while_held == (0, True)
             assert violations([held, other], accepted=2) == []
             assert (row(held).outcome, row(held).attempts_started, row(held).errors_count) == ("succeeded", 2, 1)
+            assert row(held).last_error_message.startswith("[timeout] killed after 0.")
 
     def test_safety_nets_work_while_every_child_is_busy(self, gate: Gate) -> None:
         """
@@ -89,7 +92,7 @@ class TestTime:
             ask("wait", gate=str(gate.path))
             gate.arrival()
             spent = ask("aside")
-            type(row(spent)).objects.filter(pk=row(spent).pk).update(attempts_started=3, errors_count=2)
+            TransitionMessage.objects.filter(pk=row(spent).pk).update(attempts_started=3, errors_count=2)
             until(lambda: row(spent).is_completed)
             gate.let_go()
             until(lambda: {message.queue_name for message in open_rows()} <= {"side"})
@@ -108,7 +111,7 @@ class TestTime:
         with jobs_have(BestEffortProcess):
             stuck = [ask("hang_when_failed") for _ in range(2)]
             for job in stuck:
-                type(row(job)).objects.filter(pk=row(job).pk).update(
+                TransitionMessage.objects.filter(pk=row(job).pk).update(
                     attempts_started=3, errors_count=2, queue_name="elsewhere"
                 )
             settings = altered({UPKEEP_EVERY: 1.0, UPKEEP_LIMIT: 3.0}, process=BestEffortProcess)
@@ -136,12 +139,16 @@ class TestProcesses:
     def test_hook_that_ends_its_process_costs_one_attempt(self) -> None:
         """
         D38: whatever the status, 0 included, it is a crash; the row says which, and is tried again. D45: where a
-        SystemExit was raised is in the log.
+        SystemExit was raised is in the log. D56: the safety nets are spread at the start, not a minute later.
         """
+        spent = ask("aside")
+        rows = TransitionMessage.objects.filter(pk=row(spent).pk)
+        rows.update(attempts_started=MAX_ERRORS, errors_count=MAX_ERRORS - 1, queue_name="nobody")
         jobs = {how: ask("crash", how=how) for how in ENDS} | {"SystemExit": ask("exit", status=0)}
 
         with worker() as running:
-            until(is_all_done)
+            until(lambda: {message.queue_name for message in open_rows()} <= {"nobody"})
+            until(lambda: row(spent).is_completed)
             is_running, log = running.is_running(), running.log
 
         assert is_running
@@ -166,6 +173,21 @@ class TestProcesses:
         assert len(pids) == 7
         assert max(pids.count(pid) for pid in pids) <= 2
         assert "ERROR" not in log
+
+    def test_log_lines_that_a_process_has_buffered_are_written_once_as_it_leaves(self) -> None:
+        """
+        D45: children leave without Python's own end, and are forked from a parent that may have buffered lines too.
+        """
+        jobs = [ask("quick") for _ in range(4)]
+
+        with worker(
+            args=["--drain", "--max-attempts-per-child", "2"], settings=altered(at_boot=["buffer_logs"])
+        ) as running:
+            running.wait()
+            log = running.log
+
+        assert [log.count(f"of Job {job.pk}: working -> done") for job in jobs] == [1] * 4
+        assert log.count("queues work, 1 at a time") == 1
 
     def test_child_that_grew_is_replaced(self) -> None:
         """

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from django_logic.background.models import Worker
+from tests.worker import processes
 from tests.worker.altered import LEASE, altered
 from tests.worker.asking import ask, is_all_done
 from tests.worker.gates import Gate
@@ -207,3 +208,24 @@ class TestDraining:
 
         assert status == 0
         assert violations(jobs) == []
+
+    def test_row_that_is_put_back_late_is_drained_too(self, gate: Gate) -> None:
+        """
+        Nothing is due any more when the last child looks, but the account of a dead one has not landed: once it has,
+        its row is run.
+        """
+        job = ask("quick")
+
+        with worker(args=["--drain"], points={"after_claim": gate.deed}, settings=altered(LONG_LEASE)) as running:
+            victim = gate.arrival().pid
+            clerk = running.children()[0]
+            processes.send(clerk, signal.SIGSTOP)
+            processes.send(victim, signal.SIGKILL)
+            until(lambda: running.children() == [clerk])
+            processes.send(clerk, signal.SIGCONT)
+            gate.let_go(10)
+            status = running.wait()
+
+        assert status == 0
+        assert violations([job], accepted=1) == []
+        assert counts(job) == (2, 1)

@@ -118,6 +118,7 @@ class Clerk:
                 return
             if has_landed:
                 self.waiting.remove(account)
+                self.wake()  # the row may be due at once
                 self.report(account.as_line())
 
     def report(self, line: bytes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
+from django.db import InterfaceError, OperationalError
 from django.db.models import Count, Exists, F, Min, OuterRef, Q
 
 from django_logic import conf
@@ -16,6 +17,7 @@ from django_logic.background import attempt, claim, gate
 from django_logic.background.models import Cancellation, Kind, TransitionMessage, Worker
 from django_logic.background.testpoints import reach
 from django_logic.clock import FromNow
+from django_logic.locks import is_transient
 
 __all__ = ["cleanup_completed_transitions", "detect_stuck_transitions", "spread"]
 
@@ -50,6 +52,10 @@ def detect_stuck_transitions(*, using: str = "default") -> int:
         try:
             message = claim.take(using, pk)
             finished += message is not None and attempt.run_claimed(message, using).error is not None
+        except (OperationalError, InterfaceError) as error:
+            if not is_transient(error):  # the database is away, which the next row would only find again
+                raise
+            logger.warning("Row %d is left to the next turn: %s", pk, error)
         except Exception:  # one bad row must not keep the others waiting
             logger.exception("Row %d could not be finished", pk)
     report_late(using)
