@@ -12,11 +12,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tests.servers import NOTHING_TESTED, STARTERS
 
+#: How many databases are tested at a time, after the first.
+SIDE_BY_SIDE = 2
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|deselected|xfailed|xpassed|errors?|warnings?)\b")
 SUMMARY = re.compile(r"(?:\d+ \w+|no tests ran).* in [\d.]+s(?: \([\d:]+\))?")
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -66,9 +69,9 @@ class Run:
             self.result = Result.PASSED
 
 
-def run_on(database: str, arguments: list[str]) -> Run:
+def run_on(database: str, arguments: list[str], mark: str = "") -> Run:
     """
-    Run pytest on one database, passing its output on as it comes.
+    Run pytest on one database, passing its output on as it comes, each line behind a mark.
     """
     run = Run(database)
     colour = ["--color=yes"] if sys.stdout.isatty() else []
@@ -76,7 +79,7 @@ def run_on(database: str, arguments: list[str]) -> Run:
     environment = {**os.environ, "DL_DATABASE": database}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
-            print(line, end="", flush=True)
+            print(f"{mark}{line}", end="", flush=True)
             run.read(line)
     run.end(process.returncode)
     return run
@@ -89,12 +92,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--on", action="append", choices=tuple(STARTERS), help="a database; may be given again")
     options, arguments = parser.parse_known_args()
-    runs = []
     # A server that is given by its URL is one database, whatever its kind.
     given = ["given"] if "DL_DATABASE_URL" in os.environ else []
-    for database in given or options.on or STARTERS:
-        print(f"\n{database}", flush=True)
-        runs.append(run_on(database, arguments))
+    first, *others = given or options.on or STARTERS
+    print(f"\n{first}", flush=True)
+    runs = [run_on(first, arguments)]
+    # The first one has the machine for itself, since its workers are killed by the clock; the others share it.
+    with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
+        runs += pool.map(lambda name: run_on(name, arguments, f"{name}: "), others)
     print()
     for run in runs:
         print(f"{run.database:<10} {run.result:<8} {run.closing}")
