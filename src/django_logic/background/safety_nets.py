@@ -24,6 +24,8 @@ __all__ = ["cleanup_completed_transitions", "detect_stuck_transitions", "spread"
 logger = logging.getLogger("django-logic.worker")
 
 BATCH = 1000
+#: How many stuck rows one turn finishes at most; the next turn goes on.
+MOST_AT_A_TIME = 10_000
 #: Who has not been seen for so long serves nobody, and is forgotten after a day; seconds.
 SEEN_WITHIN, FORGOTTEN_AFTER = 30.0, 86_400.0
 
@@ -48,7 +50,8 @@ def detect_stuck_transitions(*, using: str = "default") -> int:
     spent = Q(max_errors=None, attempts_started__gte=limit) | Q(attempts_started__gte=F("max_errors"))
     rows = TransitionMessage.objects.using(using).open().transitions().filter(spent, run_at__lte=FromNow())
     finished = 0
-    for pk in rows.order_by("id").values_list("pk", flat=True).iterator(chunk_size=BATCH):
+    # No server-side cursor: a pooler in transaction mode would lose it.
+    for pk in list(rows.order_by("id").values_list("pk", flat=True)[:MOST_AT_A_TIME]):
         try:
             message = claim.take(using, pk)
             finished += message is not None and attempt.run_claimed(message, using).error is not None
