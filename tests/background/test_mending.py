@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 
 from django_logic.background import Backoff, attempt, claim, run_available
 from django_logic.background.claim import TokenLost
@@ -310,5 +311,5 @@ def test_attempt_that_lost_its_row_to_an_operator_can_not_hold_it(flow: Flow) ->
     assert late is not None
     send(message(ticket).pk)
 
-    with pytest.raises(TokenLost):
+    with pytest.raises(TokenLost), transaction.atomic():
         claim.hold(late, "default")

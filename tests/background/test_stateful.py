@@ -219,8 +219,9 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def cancel(self) -> None:
         """
-        Cancel what is open.
+        Cancel what is open, once the claim of one that died is over.
         """
+        make_due()
         try:
             fresh(self.ticket).flow.cancel_background(reason="stop")
         except TransitionNotAllowed:
