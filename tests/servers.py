@@ -8,6 +8,7 @@ there already. A missing server skips the run in one line, or fails it with `DL_
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -88,6 +89,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """
     Start the database ahead of pytest-django, whose own hook is no wrapper and so runs later.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell has what it starts in the background ignore Ctrl-C; programs under test would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     stack = ExitStack()
     early_config.add_cleanup(stack.close)
     try:

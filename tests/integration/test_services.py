@@ -20,10 +20,8 @@ from tests.run_everywhere import Result, Run
 ROOT = Path(__file__).parents[2]
 # Starts a server, says where it is, and waits to be ended.
 OWNER = """
-import signal, sys, threading
+import sys, threading
 from example import services
-# A shell that starts something in the background has it ignore Ctrl-C.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 with services.postgres() as facts:
     print(facts["HOST"], flush=True)
     threading.Event().wait()
