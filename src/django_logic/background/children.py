@@ -48,6 +48,7 @@ class Children:
         self.not_before: dict[int, float] = {}
         #: The places whose child left since nothing was due; nobody is put there until something may be.
         self.drained: set[int] = set()
+        self.looked_again = 0.0
         self.is_closing = False
 
     @property
@@ -74,6 +75,13 @@ class Children:
                 self.by_pid[pid] = Kin(pid, place, time.monotonic())
             else:
                 self.not_before[place] = time.monotonic() + RESPAWN_PAUSE
+
+    def look_again(self) -> None:
+        """
+        Let draining children look once more: an account may have made a row due.
+        """
+        self.drained.clear()
+        self.looked_again = time.monotonic()
 
     def enforce(self) -> None:
         """
@@ -122,7 +130,8 @@ class Children:
             return None
         slot = self.board.read(kin.place)
         if slot.phase is Phase.DRAINED:
-            self.drained.add(kin.place)
+            if kin.born >= self.looked_again:  # else it may have looked before a row was due again
+                self.drained.add(kin.place)
             return None
         if slot.phase is not Phase.RUNNING:
             if slot.phase is not Phase.LEAVING and kin.doom is not Fate.RELEASED:

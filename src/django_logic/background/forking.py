@@ -21,6 +21,7 @@ __all__ = ["close_databases", "fork", "leave", "own_databases", "wakeup_pipe"]
 logger = logging.getLogger("django-logic.worker")
 
 PR_SET_PDEATHSIG = 1
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 def close_databases() -> None:
@@ -56,9 +57,16 @@ def fork(role: str, life: Callable[[], Any]) -> int:
     flush()
     parent = os.getpid()
     gc.freeze()
-    pid = os.fork()
+    # A signal between the fork and the child's own handlers would reach the parent's in a copy of it, and be lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+            gc.unfreeze()
     if pid:
-        gc.unfreeze()
         return pid
     status = 1
     try:
@@ -67,6 +75,7 @@ def fork(role: str, life: Callable[[], Any]) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
         own_databases()
         life()
         status = 0

@@ -120,7 +120,7 @@ class Supervisor:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.signal_pipe[0], 512)
         if reports in ready and self.office.read():
-            self.children.drained.clear()  # the rows may be due again
+            self.children.look_again()
 
     def spawn_child(self, place: int) -> int:
         """
