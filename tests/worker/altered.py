@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from logging.handlers import MemoryHandler
 from typing import Any
 
@@ -22,8 +22,10 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from django_logic import Process
+from django_logic.background.testpoints import pause
 
 SETTING = "WORKER_ALTERATIONS"
+GATE = "WORKER_GATE"
 LEASE = "django_logic.background.claim.LEASE"
 BOOT_LIMIT = "django_logic.background.children.BOOT_LIMIT"
 UPKEEP_EVERY = "django_logic.background.worker.UPKEEP_EVERY"
@@ -103,6 +105,20 @@ def start_a_thread_that_logs() -> None:
     threading.Thread(target=log, name="noise", daemon=True).start()
 
 
+def look_late() -> None:
+    """
+    Hold a child at the gate of the setting WORKER_GATE before it asks when the next row comes due.
+    """
+    child: Any = importlib.import_module("django_logic.background.child")
+    next_due = child.next_due
+
+    def ask_late(*arguments: Any) -> Any:
+        pause(getattr(settings, GATE), "look_late")
+        return next_due(*arguments)
+
+    child.next_due = ask_late
+
+
 def buffer_logs() -> None:
     """
     Keep log lines in memory until somebody flushes, as handlers do that send them over the network.
@@ -117,18 +133,29 @@ def hang_the_first_child() -> None:
     """
     Make the first attempt child hang as it is forked, as on a lock that some thread held at that moment.
     """
+    _meet_the_first_child(lambda: time.sleep(3600))
+
+
+def hold_the_first_child() -> None:
+    """
+    Hold the first attempt child, as it is forked, at the gate of the setting WORKER_GATE.
+    """
+    _meet_the_first_child(lambda: pause(getattr(settings, GATE), "forked"))
+
+
+def _meet_the_first_child(deed: Callable[[], None]) -> None:
     forks = 0
 
     def count() -> None:
         nonlocal forks
         forks += 1
 
-    def hang() -> None:
+    def meet() -> None:
         # The clerk is the first to be forked.
         if forks == 2:
-            time.sleep(3600)
+            deed()
 
-    os.register_at_fork(before=count, after_in_child=hang)
+    os.register_at_fork(before=count, after_in_child=meet)
 
 
 def run_out_of_processes() -> None:

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from django.db import connection
 
+from django_logic.background.models import TransitionMessage
 from django_logic.background.models import Worker as WorkerRow
 from django_logic.background.wakeup import CHANNEL
 from tests.worker import processes
@@ -29,6 +30,7 @@ from tests.worker.pooler import Pooler
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres", "ledger")]
 
 SELDOM = ["--poll", "60"]
+ROWS = TransitionMessage._meta.db_table
 #: Seconds in which a woken worker has long begun, and before which one that polls would not.
 SOON = 10.0
 
@@ -119,6 +121,24 @@ def test_row_that_comes_due_while_all_wait_is_run_when_it_is() -> None:
         until(is_all_done, SOON)
 
     assert violations(jobs, accepted=2) == []
+
+
+def test_row_that_comes_due_between_two_looks_is_not_left_to_the_next_poll(gate: Gate) -> None:
+    """
+    It is not due yet when a child looks for rows, and due already when that child asks when the next one will be.
+    """
+    settings = altered(at_boot=["look_late"], WORKER_GATE=str(gate.path))
+    with worker(args=SELDOM, settings=settings) as running:
+        gate.arrival()
+        until(lambda: listener_of(running))
+        gate.let_go()
+        job = ask("quick", delay=0.5)
+        gate.arrival()
+        until(lambda: sql(f"SELECT 1 FROM {ROWS} WHERE run_at < STATEMENT_TIMESTAMP()"))
+        gate.let_go(20)
+        until(is_all_done, SOON)
+
+    assert violations([job], accepted=1) == []
 
 
 def test_worker_that_can_not_listen_polls_and_does_not_say_so_at_every_poll(tmp_path: Path) -> None:

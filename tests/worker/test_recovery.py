@@ -87,22 +87,25 @@ class TestLostOwner:
         assert sorted(facts(job) for job in jobs.values()) == [("succeeded", 1, 0), ("succeeded", 2, 1)]
         assert row(killed).last_error_message == "[crashed] its process was ended by SIGKILL"
 
-    def test_prepared_work_of_a_killed_child_is_taken_up_again_at_once(self, gate: Gate) -> None:
+    def test_row_that_is_prepared_is_kept_and_taken_up_at_once_when_its_child_dies(self, gate: Gate) -> None:
         """
-        A row is leased for long while ``prepare`` hooks run; the death of their process frees it all the same.
+        While ``prepare`` hooks run there is no lock, but a lease far longer than that of the claim; the death of their
+        process ends it all the same.
         """
         with jobs_have(FaultProcess):
             job = ask("prepare_long", gate=str(gate.path))
 
-            with worker(settings=altered(process=FaultProcess)):
+            with worker(settings=altered({LEASE: 0.2}, process=FaultProcess)):
                 first = gate.arrival().pid
-                was_locked = is_held(row(job))
+                with worker(args=["--drain"], settings=altered(process=FaultProcess)) as other:
+                    other.wait()
+                while_prepared = (is_held(row(job)), gate.has_arrival(), facts(job))
                 processes.send(first, signal.SIGKILL)
                 second = gate.arrival().pid
                 gate.let_go()
                 until(is_all_done)
 
-            assert not was_locked
+            assert while_prepared == (False, False, ("", 1, 0))
             assert first != second
             assert violations([job], accepted=1) == []
             assert facts(job) == ("succeeded", 2, 1)

@@ -99,6 +99,17 @@ class TestToldOnce:
         assert violations([job], accepted=1) == []
         assert counts(job) == (1, 0)
 
+    def test_signal_that_meets_a_child_as_it_is_forked_is_not_lost(self, gate: Gate) -> None:
+        """
+        A child that has no handler of its own yet leaves all the same, instead of noting the end as its parent would.
+        """
+        settings = altered(at_boot=["hold_the_first_child"], WORKER_GATE=str(gate.path))
+        with worker(settings=settings) as running:
+            child = gate.arrival().pid
+            processes.send(child, signal.SIGTERM)
+            gate.let_go()
+            until(lambda: child not in running.children())
+
     def test_attempt_that_does_not_finish_in_time_is_put_back_without_counting(self, gate: Gate) -> None:
         """
         After the grace time it is ended, status 0; it costs no attempt, and the next worker need not wait for it.

@@ -108,10 +108,12 @@ class Child:
         if message is None:
             self.say(Phase.IDLE)
             if not self.plan.is_draining:
-                # A row that came between the claim and the word "idle" would wake nobody, so look once more.
+                # A row that came between the claim and the word "idle" would wake nobody, so look once more; one that
+                # comes due meanwhile is either counted on or found.
+                patience = self.patience()
                 message = self.claim()
                 if message is None:
-                    self.wait(self.patience())
+                    self.wait(patience)
             if message is None:
                 return False
         if self.is_stopping:
