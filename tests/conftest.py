@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.apps import apps
 from django.core.cache import caches
 from django.db import connection
 
@@ -18,6 +19,17 @@ from tests.flows import Bind, bindings
 
 if TYPE_CHECKING:
     from pytest_django import Settings
+
+
+@pytest.fixture(autouse=True)
+def no_model_is_left() -> Iterator[None]:
+    """
+    Fail a test that leaves a model of its own registered, which migrations and checks of later tests would meet.
+    """
+    yield
+    registered = [model for models in apps.all_models.values() for model in models.values()]
+    left = [model.__qualname__ for model in registered if "<locals>" in model.__qualname__]
+    assert not left, f"models were left registered: {left}; declare them within isolate_apps()"
 
 
 @pytest.fixture

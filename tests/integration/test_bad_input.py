@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection
+from django.test.utils import isolate_apps
 from django.utils.functional import lazystr
 from django.utils.translation import gettext_lazy
 
@@ -96,13 +97,15 @@ def test_user_with_a_very_long_name_is_recorded(bind: Bind, ticket: Ticket) -> N
     A person's name may be longer than the column of the label.
     """
 
-    class Person(get_user_model()):
-        class Meta:
-            proxy = True
-            app_label = "app"
+    with isolate_apps("tests.app", "django.contrib.auth", "django.contrib.contenttypes"):
 
-        def get_username(self) -> str:
-            return "n" * 1_000
+        class Person(get_user_model()):
+            class Meta:
+                proxy = True
+                app_label = "app"
+
+            def get_username(self) -> str:
+                return "n" * 1_000
 
     bind(declare(Transition("go", ["new"], "done")))
 

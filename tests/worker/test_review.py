@@ -69,10 +69,10 @@ class ReviewProcess(Process):
     ]
 
 
-#: When the session of a child that waits has become idle, by the statement every wait begins with.
+#: When the session of a child that waits has become idle, by the statement every wait begins with: a claim in vain.
 AT_REST = (
     "SELECT state_change FROM pg_stat_activity"
-    " WHERE application_name LIKE %s AND state = 'idle' AND query LIKE '%%EXTRACT(EPOCH FROM MIN(head.run_at)%%'"
+    " WHERE application_name LIKE %s AND state = 'idle' AND query LIKE '%%candidate.run_at >= lane.floor%%'"
 )
 
 
