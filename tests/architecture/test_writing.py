@@ -12,7 +12,7 @@ from tests.architecture.source import Module, called_name, modules
 ALLOWED_WRITES: dict[str, set[str]] = {
     "audit": {"bulk_create"},  # inserts an entry about a call that wrote nothing
     "background.claim_elsewhere": {"setattr", "update"},  # counts an attempt on a row of its own table
-    "background.clerk": {"bulk_create", "update"},  # says that its worker lives
+    "background.worker.clerk": {"bulk_create", "update"},  # says that its worker lives
     "background.settle": {"update"},  # lets rows behind a failed one wait with it
     "binding": {"setattr"},  # puts the accessor on the model class
     "locks": {"vars"},  # refreshes the instance in memory from the row it has locked
@@ -28,11 +28,11 @@ ALLOWED_SQL = {
     "operations",
     "reports",
     "background.claim",
-    "background.explain_rows",
-    "background.explain_sessions",
-    "background.clerk",
+    "background.explain.reading",
+    "background.explain.sessions",
+    "background.worker.clerk",
     "background.lanes",
-    "background.listener",
+    "background.worker.listener",
     "background.wakeup",
     "outbox.relay",
 }

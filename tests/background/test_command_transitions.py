@@ -181,7 +181,7 @@ def test_old_transaction_is_told_on_a_line_of_its_own(
     """
     What slows all rows stands once below the first.
     """
-    monkeypatch.setattr("django_logic.background.explain.SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr("django_logic.background.explain.sessions.SNAPSHOT_SECONDS", 0.0)
     with session() as other:
         other.execute("SELECT pg_current_xact_id()")
 

@@ -449,7 +449,7 @@ def test_far_row_says_that_many_come_first(flow: Flow, monkeypatch: pytest.Monke
     """
     Past a bound the rows that come first are not counted one by one, so that a deep backlog costs little.
     """
-    monkeypatch.setattr("django_logic.background.explain_rows.MOST_AHEAD", 2)
+    monkeypatch.setattr("django_logic.background.explain.reading.MOST_AHEAD", 2)
     flow(work(queue=QUEUE))
     enter_worker(QUEUE)
     for _ in range(4):

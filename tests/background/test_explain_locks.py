@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 from django_logic.background import claim
 from django_logic.background.explain import Code, explain, rows_with, tally
-from django_logic.background.explain_sessions import oldest_snapshot
+from django_logic.background.explain.sessions import oldest_snapshot
 from django_logic.background.models import TransitionMessage
 from tests.background.flows import Flow, make_due, new_ticket, work
 from tests.background.onlookers import TABLE, codes, enter_worker, lock, pid_of, session, told
@@ -175,7 +175,7 @@ def test_old_transaction_elsewhere_is_noted_once(
     """
     A session that keeps dead rows from vacuum stands beside the first row, with the command that shows it.
     """
-    monkeypatch.setattr("django_logic.background.explain.SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr("django_logic.background.explain.sessions.SNAPSHOT_SECONDS", 0.0)
     new_ticket().flow.go()
     pid = pid_of(other)
     other.execute("SELECT pg_current_xact_id()")

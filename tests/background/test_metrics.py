@@ -115,7 +115,7 @@ def test_session_that_keeps_dead_rows_is_measured(only_postgres: None, monkeypat
     """
     How long a transaction elsewhere has kept vacuum from its work is a figure, 0 without one.
     """
-    monkeypatch.setattr("django_logic.background.metrics.SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr("django_logic.background.explain.sessions.SNAPSHOT_SECONDS", 0.0)
     without = snapshot().held_snapshot_seconds
     with session() as other:
         other.execute("SELECT pg_current_xact_id()")

@@ -17,9 +17,10 @@ from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_logic import ProcessManager, signals
-from django_logic.background import Snooze, accounts, claim, run_available, sync_execution
+from django_logic.background import Snooze, claim, run_available, sync_execution
 from django_logic.background.cancel import cancel_message
 from django_logic.background.models import TransitionMessage
+from django_logic.background.worker import accounts
 from django_logic.clock import FromNow
 from django_logic.exceptions import TransitionNotAllowed
 from tests.app.hooked import Diary, fresh, stored

@@ -14,9 +14,9 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from django_logic.background import PermanentFailure, attempt, run_available
-from django_logic.background.accounts import Account, Fate, enter
 from django_logic.background.models import Cancellation, TransitionMessage, Worker
 from django_logic.background.safety_nets import cleanup_completed_transitions, detect_stuck_transitions, spread
+from django_logic.background.worker.accounts import Account, Fate, enter
 from tests.app.hooked import Boom, Diary, stored
 from tests.app.models import Product, Ticket
 from tests.background.flows import Flow, age, make_due, message, messages, new_ticket, run_out, work

@@ -27,15 +27,15 @@ from django_logic.background.testpoints import pause
 SETTING = "WORKER_ALTERATIONS"
 GATE = "WORKER_GATE"
 LEASE = "django_logic.background.claim.LEASE"
-BOOT_LIMIT = "django_logic.background.children.BOOT_LIMIT"
-UPKEEP_EVERY = "django_logic.background.worker.UPKEEP_EVERY"
-UPKEEP_LIMIT = "django_logic.background.worker.UPKEEP_LIMIT"
-GROWN_UP = "django_logic.background.child.GROWN_UP"
-LOOK_EVERY = "django_logic.background.child.LOOK_EVERY"
-BEAT_EVERY = "django_logic.background.clerk.BEAT_EVERY"
-PROVE_EVERY = "django_logic.background.listener.PROVE_EVERY"
-ANSWER_WITHIN = "django_logic.background.listener.ANSWER_WITHIN"
-LONGEST_PAUSE = "django_logic.background.listener.LONGEST_PAUSE"
+BOOT_LIMIT = "django_logic.background.worker.children.BOOT_LIMIT"
+UPKEEP_EVERY = "django_logic.background.worker.supervisor.UPKEEP_EVERY"
+UPKEEP_LIMIT = "django_logic.background.worker.supervisor.UPKEEP_LIMIT"
+GROWN_UP = "django_logic.background.worker.child.GROWN_UP"
+LOOK_EVERY = "django_logic.background.worker.child.LOOK_EVERY"
+BEAT_EVERY = "django_logic.background.worker.clerk.BEAT_EVERY"
+PROVE_EVERY = "django_logic.background.worker.listener.PROVE_EVERY"
+ANSWER_WITHIN = "django_logic.background.worker.listener.ANSWER_WITHIN"
+LONGEST_PAUSE = "django_logic.background.worker.listener.LONGEST_PAUSE"
 #: A lease that passes within a test; it must still outlast the moment from a claim to its row lock.
 SHORT_LEASE = {LEASE: 1.0}
 #: Named, since what it imports can't be imported before all apps are there.
@@ -109,7 +109,7 @@ def look_late() -> None:
     """
     Hold a child at the gate of the setting WORKER_GATE before it asks when the next row comes due.
     """
-    child: Any = importlib.import_module("django_logic.background.child")
+    child: Any = importlib.import_module("django_logic.background.worker.child")
     next_due = child.next_due
 
     def ask_late(*arguments: Any) -> Any:

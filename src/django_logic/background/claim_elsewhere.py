@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, Q
 
 from django_logic.background.lanes import Lane
-from django_logic.background.models import Cancellation, Kind, TransitionMessage, never
+from django_logic.background.models import Cancellation, Kind, TransitionMessage
 from django_logic.clock import FromNow
 from django_logic.locks import take_write_lock
 
@@ -22,20 +22,11 @@ def due(alias: str, lanes: Iterable[Lane]) -> Any:
     """
     Return the rows that are due, first first.
     """
-    earlier = TransitionMessage.objects.using(alias).open().exclude(kind=Kind.TRANSITION)
-    earlier = earlier.filter(
-        app_label=OuterRef("app_label"),
-        model_name=OuterRef("model_name"),
-        instance_id=OuterRef("instance_id"),
-        process_name=OuterRef("process_name"),
-        id__lt=OuterRef("id"),
-        run_at__lt=never(),
-    )
     return (
         TransitionMessage.objects.using(alias)
         .open()
         .filter(queue_name__in={lane.queue for lane in lanes}, run_at__lte=FromNow())
-        .filter(Q(kind=Kind.TRANSITION) | ~Exists(earlier))
+        .filter(Q(kind=Kind.TRANSITION) | ~Exists(TransitionMessage.objects.using(alias).ahead()))
         .order_by("priority", "run_at", "id")
     )
 

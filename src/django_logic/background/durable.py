@@ -15,6 +15,7 @@ from django_logic.background import codec
 from django_logic.background.exceptions import AttemptFailed, KwargsSerializationError, Snooze, words_of
 from django_logic.background.models import Kind, TransitionMessage
 from django_logic.background.restore import CONTEXT, EXCEPTION, Restored, Unknown, find_class
+from django_logic.background.settle import told
 from django_logic.call import Call
 from django_logic.clock import FromNow
 from django_logic.engine import perform
@@ -120,16 +121,9 @@ def stored_error(error: BaseException) -> dict[str, Any]:
     try:
         encoded = codec.encode({EXCEPTION: {**kept, "args": list(error.args)}}, kind.__name__)
     except (KwargsSerializationError, TypeError):
-        encoded = codec.encode({EXCEPTION: {name: printable(text) for name, text in kept.items()}}, kind.__name__)
+        encoded = codec.encode({EXCEPTION: {name: told(text) for name, text in kept.items()}}, kind.__name__)
     stored: dict[str, Any] = encoded[EXCEPTION]
     return stored
-
-
-def printable(text: str) -> str:
-    """
-    Return text that can be stored.
-    """
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")[:10_000]
 
 
 def restored_error(kept: Any) -> BaseException:

@@ -10,9 +10,10 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from django_logic.background import explain_rows, restore, settle, wakeup
+from django_logic.background import restore, settle, wakeup
 from django_logic.background.exceptions import VanishedReference
-from django_logic.background.explain_rows import Found, Standing, unheld
+from django_logic.background.explain import reading
+from django_logic.background.explain.reading import Found, Standing, unheld
 from django_logic.background.models import Kind, State, TransitionMessage
 from django_logic.background.restore import InstanceGone, Unknown
 from django_logic.clock import FromNow
@@ -89,7 +90,7 @@ def open_row(message_id: int, alias: str) -> Found:
         raise CannotMend(f"There is no row {message_id}. See which there are: manage.py dl_transitions.")
     if message.is_completed:
         raise CannotMend(f"Row {message_id} has ended: {message.outcome}. Nothing waits.")
-    (found,) = explain_rows.rows(alias, pks=[message_id])
+    (found,) = reading.rows(alias, pks=[message_id])
     return found
 
 
@@ -100,22 +101,10 @@ def behind(found: Found, alias: str) -> list[Found]:
     message = found.message
     if message.kind == Kind.TRANSITION:
         return []
-    rows = (
-        TransitionMessage.objects.using(alias)
-        .open()
-        .exclude(kind=Kind.TRANSITION)
-        .filter(
-            app_label=message.app_label,
-            model_name=message.model_name,
-            instance_id=message.instance_id,
-            process_name=message.process_name,
-            errors_count=0,
-            id__gt=message.pk,
-            run_at__gt=FromNow(),
-        )
-    )
-    pks = list(rows.values_list("pk", flat=True))
-    return [row for row in explain_rows.rows(alias, pks=pks) if row.standing is Standing.BEHIND] if pks else []
+    rows = TransitionMessage.objects.using(alias).durable_beside(message)
+    paused = rows.filter(errors_count=0, id__gt=message.pk, run_at__gt=FromNow())
+    pks = list(paused.values_list("pk", flat=True))
+    return [row for row in reading.rows(alias, pks=pks) if row.standing is Standing.BEHIND] if pks else []
 
 
 def change(found: Found, alias: str, **values: Any) -> None:

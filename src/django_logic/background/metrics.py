@@ -14,8 +14,8 @@ from django.db.models import Count, Q
 
 from django_logic import conf
 from django_logic.background.declared import queues_in_use
-from django_logic.background.explain import SNAPSHOT_SECONDS, Code, tally
-from django_logic.background.explain_sessions import oldest_snapshot
+from django_logic.background.explain import Code, sessions, tally
+from django_logic.background.explain.sessions import oldest_snapshot
 from django_logic.background.models import State, TransitionMessage, Worker
 from django_logic.background.safety_nets import SEEN_WITHIN
 from django_logic.clock import FromNow
@@ -67,7 +67,7 @@ def snapshot(using: str = "default", *, with_ended: bool = True) -> Snapshot:
     oldest = dict.fromkeys(queues_in_use(), 0.0)
     for entry in counts:
         oldest[entry.queue] = max(entry.oldest_seconds, oldest.get(entry.queue, 0.0))
-    held = oldest_snapshot(using, SNAPSHOT_SECONDS)
+    held = oldest_snapshot(using, sessions.SNAPSHOT_SECONDS)
     return Snapshot(
         open_rows={(entry.queue, entry.code): entry.count for entry in counts},
         oldest_seconds=oldest,

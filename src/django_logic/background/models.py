@@ -12,7 +12,7 @@ from typing import Any
 from django import VERSION
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import OuterRef, Q
 from django.utils.translation import gettext_lazy as _
 
 from django_logic import conf
@@ -32,6 +32,8 @@ __all__ = [
 
 #: Names the constraint that lets one transition of an object and process be open.
 ONE_UNCOMPLETED = "dl_bg_one_uncompleted_per_process"
+#: What names an object and one of its processes.
+SUBJECT = ("app_label", "model_name", "instance_id", "process_name")
 #: When a row is due that waits for an operator; a real time, since not every driver reads "infinity".
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -90,6 +92,20 @@ class MessageQuerySet(models.QuerySet["TransitionMessage"]):
         Keep the rows that stand for transitions, without what follows them.
         """
         return self.filter(kind=Kind.TRANSITION)
+
+    def durable_beside(self, message: TransitionMessage | None = None) -> MessageQuerySet:
+        """
+        Keep the open rows of what follows transitions of the same object and process as one row's; as the outer
+        query's row for None.
+        """
+        same = {name: OuterRef(name) if message is None else getattr(message, name) for name in SUBJECT}
+        return self.open().exclude(kind=Kind.TRANSITION).filter(**same)
+
+    def ahead(self) -> MessageQuerySet:
+        """
+        Keep the rows that have to end before a durable one, the outer query's, may begin; spent ones hold up nobody.
+        """
+        return self.durable_beside().filter(id__lt=OuterRef("id"), run_at__lt=never())
 
     def about(self, column: Column, *keys: str) -> MessageQuerySet:
         """

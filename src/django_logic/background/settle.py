@@ -139,15 +139,8 @@ def hold_behind(message: TransitionMessage, alias: str, seconds: float) -> None:
     """
     if message.kind == Kind.TRANSITION or not seconds:
         return
-    behind = TransitionMessage.objects.using(alias).open().exclude(kind=Kind.TRANSITION)
-    behind = behind.filter(
-        app_label=message.app_label,
-        model_name=message.model_name,
-        instance_id=message.instance_id,
-        process_name=message.process_name,
-        id__gt=message.pk,
-        run_at__lt=FromNow(seconds),
-    ).order_by("pk")
+    behind = TransitionMessage.objects.using(alias).durable_beside(message)
+    behind = behind.filter(id__gt=message.pk, run_at__lt=FromNow(seconds)).order_by("pk")
     with transaction.atomic(using=alias):
         if connections[alias].features.has_select_for_update_skip_locked:
             behind = behind.select_for_update(skip_locked=True)  # whoever holds one of them decides for it

@@ -16,7 +16,7 @@ from django.db.utils import DatabaseError
 from django_logic.background import cancel, mending
 from django_logic.background.declared import queues_in_use
 from django_logic.background.explain import Code, Explanation, Tally, explain, tally
-from django_logic.background.explain_texts import span_of
+from django_logic.background.explain.texts import span_of
 from django_logic.background.models import TransitionMessage
 from django_logic.exceptions import TransitionNotAllowed
 from django_logic.states import nearest

@@ -18,8 +18,8 @@ from django.db import DatabaseError, connections
 
 from django_logic import conf
 from django_logic.background.declared import queues_in_use
-from django_logic.background.plan import WorkerPlan
-from django_logic.background.worker import Supervisor
+from django_logic.background.worker.plan import WorkerPlan
+from django_logic.background.worker.supervisor import Supervisor
 from django_logic.states import nearest
 
 EPILOG = """

@@ -156,25 +156,6 @@ def attempts_allowed() -> Coalesce:
     return Coalesce("max_errors", Value(conf.max_errors()))
 
 
-def earlier_rows(alias: str) -> models.QuerySet[TransitionMessage]:
-    """
-    Return the durable rows of the same object and process that have to end before a durable one may begin.
-    """
-    return (
-        TransitionMessage.objects.using(alias)
-        .open()
-        .exclude(kind=Kind.TRANSITION)
-        .filter(
-            app_label=OuterRef("app_label"),
-            model_name=OuterRef("model_name"),
-            instance_id=OuterRef("instance_id"),
-            process_name=OuterRef("process_name"),
-            id__lt=OuterRef("id"),
-        )
-        .filter(run_at__lt=never())
-    )
-
-
 def standing_of(alias: str) -> Case:
     """
     Return the expression that says how a row stands; what is said first wins.
@@ -187,7 +168,7 @@ def standing_of(alias: str) -> Case:
         When(is_claimed, then=Value(Standing.CLAIMED.value)),
         When(Q(attempts_started__gte=attempts_allowed()), then=Value(Standing.SPENT.value)),
         When(Q(run_at__gte=never()), then=Value(Standing.SPENT.value)),
-        When(is_durable & Exists(earlier_rows(alias)), then=Value(Standing.BEHIND.value)),
+        When(is_durable & Exists(TransitionMessage.objects.using(alias).ahead()), then=Value(Standing.BEHIND.value)),
         When(is_waiting & Q(errors_count__gt=0) & ~is_put_back, then=Value(Standing.PAUSED.value)),
         When(is_waiting, then=Value(Standing.SCHEDULED.value)),
         default=Value(Standing.DUE.value),
@@ -221,7 +202,7 @@ def rows(
     """
     Read open rows, the oldest first, at most so many.
     """
-    first = earlier_rows(alias).order_by("id").values("id")[:1]
+    first = TransitionMessage.objects.using(alias).ahead().order_by("id").values("id")[:1]
     blocker = Case(When(standing=Standing.BEHIND.value, then=models.Subquery(first)))
     asked = Exists(Cancellation.objects.using(alias).filter(message_id=OuterRef("pk")))
     query = standing_rows(alias, queues, pks).annotate(

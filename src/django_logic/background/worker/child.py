@@ -20,12 +20,12 @@ from django.db import DatabaseError, connections, reset_queries
 from django.utils import timezone, translation
 
 from django_logic.background import attempt, claim, settle, tracing
-from django_logic.background.board import Board, Phase
 from django_logic.background.declared import declared_lanes
 from django_logic.background.lanes import Lanes, lanes_of, next_due
 from django_logic.background.models import TransitionMessage
-from django_logic.background.plan import WorkerPlan
 from django_logic.background.settle import Ended
+from django_logic.background.worker.board import Board, Phase
+from django_logic.background.worker.plan import WorkerPlan
 
 __all__ = ["Child"]
 

@@ -13,21 +13,19 @@ from typing import Any
 from django.db import connections, models
 from django.db.models import Q
 
-from django_logic.background import explain_rows, gate
+from django_logic.background import gate
 from django_logic.background.durable import numbered
-from django_logic.background.explain_codes import Code, Explanation, Tally, decide
-from django_logic.background.explain_rows import DECLARED_BY, Alike, Found, Standing, unheld
-from django_logic.background.explain_sessions import Session, holders, oldest_snapshot, transactions
-from django_logic.background.explain_texts import detail_of, next_command, snapshot_note
+from django_logic.background.explain import reading, sessions
+from django_logic.background.explain.codes import Code, Explanation, Tally, decide
+from django_logic.background.explain.reading import DECLARED_BY, Alike, Found, Standing, unheld
+from django_logic.background.explain.sessions import Session, holders, oldest_snapshot, transactions
+from django_logic.background.explain.texts import detail_of, next_command, snapshot_note
 from django_logic.background.models import Kind, TransitionMessage, Worker
 from django_logic.background.restore import Unknown, declaration_of
 from django_logic.background.safety_nets import SEEN_WITHIN
 from django_logic.clock import FromNow
 
 __all__ = ["Code", "Explanation", "Tally", "explain", "rows_with", "tally"]
-
-#: A transaction elsewhere that is older than this is worth a note; seconds.
-SNAPSHOT_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -86,14 +84,14 @@ def explain(
     ``limit`` bounds how many are told. Transaction: none needed; holds nothing.
     """
     running = transactions(using)  # before the rows, so that whoever locks one of them is known
-    found = explain_rows.rows(using, None if queues is None else list(queues), pks, limit)
+    found = reading.rows(using, None if queues is None else list(queues), pks, limit)
     if not found:
         return []
     around = surroundings(using, running, found)
     due = sorted({row.message.queue_name for row in found if row.standing is Standing.DUE})
-    around.places = explain_rows.places(using, due)
+    around.places = reading.places(using, due)
     explained = [explanation(row, around) for row in found]
-    snapshot = oldest_snapshot(using, SNAPSHOT_SECONDS)
+    snapshot = oldest_snapshot(using, sessions.SNAPSHOT_SECONDS)
     if snapshot is not None:
         explained[0] = replace(explained[0], note=snapshot_note(*snapshot, using))
     return explained
@@ -117,7 +115,7 @@ def explanation(row: Found, around: Surroundings) -> Explanation:
     Explain one row.
     """
     message, session = row.message, around.holders.get(row.locker)
-    ahead = around.places.get(message.pk, explain_rows.MOST_AHEAD if row.standing is Standing.DUE else 0)
+    ahead = around.places.get(message.pk, reading.MOST_AHEAD if row.standing is Standing.DUE else 0)
     code = around.code(row, is_behind=ahead > 0)
     return Explanation(
         id=message.pk,
@@ -196,7 +194,7 @@ def grouped(alias: str, queues: Iterable[str] | None = None) -> list[tuple[Code,
     Choose the reason of all rows that stand alike at once; those that are due are claimable, whatever their place.
     """
     running = transactions(alias)
-    groups = explain_rows.alike(alias, None if queues is None else list(queues))
+    groups = reading.alike(alias, None if queues is None else list(queues))
     around = surroundings(alias, running, [group.oldest for group in groups])
     return [(around.code(group.oldest), group) for group in groups]
 
@@ -211,10 +209,10 @@ def rows_with(code: Code, using: str = "default") -> models.QuerySet[TransitionM
         if own is code or (is_queued and own is Code.CLAIMABLE_NOW):
             chosen |= like(group)
             served.add(group.oldest.message.queue_name)
-    found = explain_rows.standing_rows(using).filter(chosen)
+    found = reading.standing_rows(using).filter(chosen)
     if not is_queued:
         return found
-    first = list(explain_rows.places(using, sorted(served), most=1))
+    first = list(reading.places(using, sorted(served), most=1))
     return found.filter(pk__in=first) if code is Code.CLAIMABLE_NOW else found.exclude(pk__in=first)
 
 

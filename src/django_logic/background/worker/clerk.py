@@ -17,13 +17,13 @@ from typing import Any
 
 from django.db import DatabaseError, connections
 
-from django_logic.background import accounts
-from django_logic.background.accounts import Account
-from django_logic.background.board import Board
-from django_logic.background.forking import close_databases
-from django_logic.background.listener import Listener
 from django_logic.background.models import Worker
-from django_logic.background.plan import WorkerPlan
+from django_logic.background.worker import accounts
+from django_logic.background.worker.accounts import Account
+from django_logic.background.worker.board import Board
+from django_logic.background.worker.forking import close_databases
+from django_logic.background.worker.listener import Listener
+from django_logic.background.worker.plan import WorkerPlan
 from django_logic.clock import FromNow
 
 __all__ = ["Clerk"]

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from django_logic.background.accounts import Account
-from django_logic.background.board import Board
-from django_logic.background.clerk import Clerk
-from django_logic.background.plan import WorkerPlan
+from django_logic.background.worker.accounts import Account
+from django_logic.background.worker.board import Board
+from django_logic.background.worker.clerk import Clerk
+from django_logic.background.worker.plan import WorkerPlan
 
 __all__ = ["Office"]
 

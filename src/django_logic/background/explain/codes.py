@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from django_logic.background.explain_rows import Standing
+from django_logic.background.explain.reading import Standing
 
 __all__ = ["Code", "Explanation", "Tally", "decide"]
 

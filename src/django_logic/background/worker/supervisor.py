@@ -19,12 +19,12 @@ from typing import Any
 from django.db import DatabaseError
 
 from django_logic.background import safety_nets
-from django_logic.background.board import Board
-from django_logic.background.child import Child
-from django_logic.background.children import Children, describe, kill
-from django_logic.background.forking import close_databases, fork, wakeup_pipe
-from django_logic.background.office import HIRE_PAUSE, Office
-from django_logic.background.plan import WorkerPlan
+from django_logic.background.worker.board import Board
+from django_logic.background.worker.child import Child
+from django_logic.background.worker.children import Children, describe, kill
+from django_logic.background.worker.forking import close_databases, fork, wakeup_pipe
+from django_logic.background.worker.office import HIRE_PAUSE, Office
+from django_logic.background.worker.plan import WorkerPlan
 
 __all__ = ["Supervisor"]
 

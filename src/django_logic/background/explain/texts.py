@@ -12,10 +12,10 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 from django.utils import timezone
 
-from django_logic.background import explain_rows
-from django_logic.background.explain_codes import Code
-from django_logic.background.explain_rows import Found
-from django_logic.background.explain_sessions import Session
+from django_logic.background.explain import reading
+from django_logic.background.explain.codes import Code
+from django_logic.background.explain.reading import Found
+from django_logic.background.explain.sessions import Session
 from django_logic.background.models import Kind
 from django_logic.background.safety_nets import SEEN_WITHIN
 
@@ -147,7 +147,7 @@ def counted(ahead: int) -> str:
     """
     Say how many rows come.
     """
-    more = " or more" if ahead >= explain_rows.MOST_AHEAD else ""
+    more = " or more" if ahead >= reading.MOST_AHEAD else ""
     return f"{ahead:,}{more} {'row comes' if ahead == 1 else 'rows come'}"
 
 

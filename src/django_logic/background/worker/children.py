@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django_logic.background.accounts import Account, Fate
-from django_logic.background.board import Board, Phase, Slot
+from django_logic.background.worker.accounts import Account, Fate
+from django_logic.background.worker.board import Board, Phase, Slot
 
 __all__ = ["Children", "describe", "kill"]
 

@@ -15,6 +15,8 @@ from django_logic.background.models import TransitionMessage
 
 __all__ = ["Session", "holders", "oldest_snapshot", "transactions"]
 
+#: A transaction elsewhere that is older than this is worth a note; seconds.
+SNAPSHOT_SECONDS = 60.0
 #: The application name, or its beginning, of an attempt's session; behind a pooler its number says little, since the
 #: claim may have been made in another one.
 WORKER_APPLICATION = "dl_worker"
