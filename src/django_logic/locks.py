@@ -20,7 +20,7 @@ from django.db import DatabaseError, connections, models, transaction
 from django_logic import conf
 from django_logic.call import Call, open_calls
 from django_logic.judge import busy_error
-from django_logic.reads import Shape, read_row
+from django_logic.reads import Reading, Shape, read_row
 from django_logic.states import plain
 from django_logic.subject import owner_pk
 
@@ -180,7 +180,7 @@ def fetch(call: Call, kind: str, columns: tuple[str, ...]) -> Any:
         locking = False
     nowait = kind == "nowait" and connection.features.has_select_for_update_nowait
     shape = Shape(type(call.instance), "pk", columns, locking, nowait)
-    return read_row(call.alias, shape, call.instance.pk)
+    return read_row(call.alias, Reading(shape, call.instance.pk))
 
 
 def take_write_lock(model: type[models.Model], alias: str, *, nowait: bool = False) -> None:

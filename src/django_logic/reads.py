@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from django.db import connections, models
 
-__all__ = ["Shape", "read_row"]
+__all__ = ["Reading", "Shape", "compiled", "converted", "read_row"]
 
 #: Reads compiled by the ORM, by connection: they hold its converters, so they end with it.
 _compiled: WeakKeyDictionary[Any, dict[Shape, Any]] = WeakKeyDictionary()
@@ -27,18 +27,40 @@ class Shape(NamedTuple):
     nowait: bool = False
 
 
-def read_row(alias: str, shape: Shape, key: Any) -> Any:
+class Reading(NamedTuple):
+    """
+    Name one read: what it depends on, and the key.
+    """
+
+    shape: Shape
+    key: Any
+
+    def parameter(self, connection: Any) -> Any:
+        """
+        Return the key as the driver takes it.
+        """
+        options: Any = self.shape.model._meta
+        field = options.pk if self.shape.key == "pk" else options.get_field(self.shape.key)
+        return field.get_db_prep_value(self.key, connection)
+
+
+def read_row(alias: str, reading: Reading) -> Any:
     """
     Return the attributes of the row with a key, None where there is none.
     """
     connection = connections[alias]
-    sql, converters = compiled(connection, shape, key)
-    options: Any = shape.model._meta
-    field = options.pk if shape.key == "pk" else options.get_field(shape.key)
+    sql, converters = compiled(connection, reading)
     with connection.cursor() as cursor:
-        cursor.execute(sql, (field.get_db_prep_value(key, connection),))
+        cursor.execute(sql, (reading.parameter(connection),))
         row = cursor.fetchone()
-    if row is None or not converters:
+    return None if row is None else converted(connection, converters, row)
+
+
+def converted(connection: Any, converters: Any, row: Any) -> Any:
+    """
+    Return the attributes of a row as Python has them.
+    """
+    if not converters:
         return row
     values = list(row)
     for position, (steps, expression) in converters.items():
@@ -47,10 +69,11 @@ def read_row(alias: str, shape: Shape, key: Any) -> Any:
     return values
 
 
-def compiled(connection: Any, shape: Shape, key: Any) -> tuple[str, Any]:
+def compiled(connection: Any, reading: Reading) -> tuple[str, Any]:
     """
-    Let the ORM compile a read once for each connection.
+    Let the ORM compile a read once for each connection; its one parameter is the key.
     """
+    shape, key = reading
     known = _compiled.setdefault(connection, {})
     if shape not in known:
         rows: Any = models.QuerySet(model=shape.model, using=connection.alias).order_by()

@@ -13,10 +13,10 @@ from django.db import models
 from django_logic.clock import FromNow
 from django_logic.moves import HISTORY_COLUMNS
 from django_logic.records import history_model
-from django_logic.rows import SEQUENCE, Change, Row
+from django_logic.rows import SEQUENCE
 from django_logic.subject import Column
 
-__all__ = ["change_shape", "many_statement", "move_statement", "prepared", "row_shape"]
+__all__ = ["literal", "many_statement", "move_statement", "prepared", "spelled"]
 
 #: One move: the state, its time columns, the history row with the next sequence and the contributed rows, or nothing.
 MOVE = """
@@ -28,8 +28,8 @@ WITH moved AS (
     INSERT INTO {history} ({columns}, "sequence")
     SELECT {values}, (
         SELECT COALESCE(MAX("sequence"), 0) + 1 FROM {history}
-        WHERE "instance_id" = %(instance_id)s::varchar AND "model_name" = %(model_name)s::varchar
-        AND "app_label" = %(app_label)s::varchar AND "process_name" = %(process_name)s::varchar
+        WHERE "instance_id" = %(instance_id)s::varchar AND "model_name" = {model_name}
+        AND "app_label" = {app_label} AND "process_name" = {process_name}
     )
     FROM moved
     RETURNING "sequence"
@@ -100,54 +100,56 @@ def prepared(connection: Any, options: Any, prefix: str, values: Mapping[str, An
     Return values as the driver takes them, under the names the statement uses.
     """
     by_attribute = fields_by_attribute(options.model)
-    return {
-        f"{prefix}{name}": value.seconds
-        if isinstance(value, FromNow)
-        else by_attribute[name].get_db_prep_save(value, connection)
-        for name, value in values.items()
-        if value is not SEQUENCE
-    }
+    return {f"{prefix}{name}": by_attribute[name].get_db_prep_save(value, connection) for name, value in values.items()}
 
 
-def row_shape(row: Row) -> tuple[Any, ...]:
+def spelled(
+    connection: Any, model: type[models.Model], prefix: str, values: Mapping[str, Any], parameters: dict[str, Any]
+) -> tuple[tuple[str, str], ...]:
     """
-    Return what of a row the text of its statement depends on.
+    Return how a statement says each value, and add those it is given to its parameters.
+
+    What is the same for most rows is written out: a driver that binds on the client parses a long statement with many
+    parameters anew each time, and cannot tell the type of a missing value.
     """
-    return row.model, shape_of(row.values)
+    by_attribute, shape = fields_by_attribute(model), []
+    for name, value in values.items():
+        if value is SEQUENCE:
+            kind = "sequence"
+        elif isinstance(value, FromNow):
+            kind, ready = ("moment", value.seconds) if value.seconds else ("now", None)
+        else:
+            ready = by_attribute[name].get_db_prep_save(value, connection)
+            kind = literal(ready) or "given"
+        if kind in ("given", "moment"):
+            parameters[f"{prefix}{name}"] = ready
+        shape.append((name, kind))
+    return tuple(shape)
 
 
-def change_shape(change: Change | None) -> tuple[Any, ...] | None:
+def literal(ready: Any) -> str | None:
     """
-    Return what of a change the text of its statement depends on.
+    Return the text of a value that is written out, None for one that is given.
     """
-    if change is None:
-        return None
-    unless = None if change.unless is None else (change.unless.model, change.unless.attribute)
-    return change.model, shape_of(change.expected), shape_of(change.values), unless
-
-
-def shape_of(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """
-    Return the kind of each value: given, missing, or computed by the statement.
-    """
-    return tuple((name, kind_of(value)) for name, value in values.items())
-
-
-def kind_of(value: Any) -> str:
-    """
-    Tell the values a statement computes from those it is given.
-    """
-    if value is SEQUENCE:
-        return "sequence"
-    if isinstance(value, FromNow):
-        return "moment"
-    return "null" if value is None else "given"
+    if ready is None:
+        return "NULL"
+    if type(ready) is bool:
+        return "true" if ready else "false"
+    if type(ready) is int:
+        return None if ready else "0"
+    return "''" if type(ready) is str and not ready else None
 
 
 @lru_cache(maxsize=1024)
-def move_statement(column: Column, shape: tuple[Any, ...], change: tuple[Any, ...] | None, from_null: bool) -> str:
+def move_statement(
+    column: Column,
+    history: tuple[str | None, ...],
+    shape: tuple[Any, ...],
+    change: tuple[Any, ...] | None,
+    from_null: bool,
+) -> str:
     """
-    Compose the statement for a column and the shape of what is contributed.
+    Compose the statement for a column, the history columns that are written out, and the shape of what is contributed.
     """
     extra = []
     for index, (model, names) in enumerate(shape):
@@ -163,9 +165,13 @@ def move_statement(column: Column, shape: tuple[Any, ...], change: tuple[Any, ..
         )
     if change is not None:
         extra.append(change_part(*change))
-    values = ", ".join(bound(name) for name in HISTORY_COLUMNS)
+    subject = subject_of(column)
+    values = ", ".join(
+        subject.get(name) or bound(name, text) for name, text in zip(HISTORY_COLUMNS, history, strict=True)
+    )
     changes = COUNT_CHANGES if change is not None else ""
-    return MOVE.format(**names_of(column, from_null), values=values, extra="".join(extra), changes=changes)
+    names = {**names_of(column, from_null), **subject}
+    return MOVE.format(**names, values=values, extra="".join(extra), changes=changes)
 
 
 def change_part(
@@ -176,7 +182,7 @@ def change_part(
     """
     columns = {name: quoted(entry.column) for name, entry in fields_by_attribute(model).items()}
     expectations = [
-        f"{columns[name]} IS NULL" if kind == "null" else f"{columns[name]} = {placed(kind, f'was_{name}')}"
+        f"{columns[name]} IS NULL" if kind == "NULL" else f"{columns[name]} = {placed(kind, f'was_{name}')}"
         for name, kind in expected
     ]
     forbidden = ""
@@ -195,19 +201,19 @@ def change_part(
 
 def placed(kind: str, name: str) -> str:
     """
-    Return the place of a value in a statement, or what computes it there.
-
-    A missing value has no type a driver could tell, so it is written out.
+    Return the place of a value in a statement, or what stands there.
     """
     match kind:
         case "sequence":
             return '"sequence"'
+        case "now":
+            return "STATEMENT_TIMESTAMP()"
         case "moment":
             return f"STATEMENT_TIMESTAMP() + %({name})s::double precision * INTERVAL '1 second'"
-        case "null":
-            return "NULL"
-        case _:
+        case "given":
             return f"%({name})s"
+        case _:
+            return kind
 
 
 @lru_cache(maxsize=1024)
@@ -220,11 +226,20 @@ def many_statement(column: Column, pk_type: str, from_null: bool, is_telling: bo
     return MOVE_MANY.format(**names_of(column, from_null), values=values, pk_type=pk_type, returning=returning)
 
 
-def bound(name: str) -> str:
+def bound(name: str, text: str | None = None) -> str:
     """
-    Return the place of a history column's value.
+    Return the place of a history column's value, or the text that stands there.
     """
-    return f"%({name})s::{TYPES.get(name, 'varchar')}"
+    return f"{text or f'%({name})s'}::{TYPES.get(name, 'varchar')}"
+
+
+def subject_of(column: Column) -> dict[str, str]:
+    """
+    Return what every move of a column says of its object, written out.
+    """
+    names = ("app_label", "model_name", "process_name")
+    told = {name: getattr(column, name) for name in names} | {"field_name": column.field.name}
+    return {name: "'{}'::varchar".format(text.replace("'", "''").replace("%", "%%")) for name, text in told.items()}
 
 
 def names_of(column: Column, from_null: bool) -> dict[str, str]:

@@ -17,7 +17,16 @@ from django_logic.background.claim import TokenLost
 from django_logic.background.exceptions import AttemptFailed
 from django_logic.background.models import Kind, State, TransitionMessage
 from django_logic.background.progress import Attempt, Superseded, guard, raise_if_cancelled
-from django_logic.background.restore import Restored, declaration_of, restore
+from django_logic.background.restore import (
+    Declaration,
+    Restored,
+    declaration_of,
+    load,
+    loaded,
+    reading_of,
+    rebuild,
+    restore,
+)
 from django_logic.background.settle import Ended, Outcome
 from django_logic.background.testpoints import reach
 from django_logic.engine import perform
@@ -88,13 +97,10 @@ def work(attempt: Attempt) -> Outcome:
     Run the side effects of a transition and write everything that says it is done, in one transaction.
     """
     message, alias = attempt.message, attempt.alias
-    prepare(attempt)
+    declaration = declaration_of(message)
+    prepare(attempt, declaration)
     with transaction.atomic(using=alias):
-        attempt.note_commit()
-        if claim.hold(message, alias):
-            raise_if_cancelled(attempt)
-        reach("after_stamp")
-        restored = attempt.restored = attempt.carry_over(restore(message, alias))
+        restored = hold(attempt, declaration)
         guard(restored)
         run_effects(attempt, restored)
         refuse_swallowed(restored.call)
@@ -103,12 +109,30 @@ def work(attempt: Attempt) -> Outcome:
     return Outcome(ended=Ended.SUCCEEDED, message_id=message.pk)
 
 
-def prepare(attempt: Attempt) -> None:
+def hold(attempt: Attempt, declaration: Declaration) -> Restored:
+    """
+    Lock the row, which says that it runs, and restore its call with the object as it is now.
+
+    Transaction: needs the attempt's. Raises: TokenLost, Cancelled, InstanceGone, what decoding the keywords raises.
+    """
+    message, alias = attempt.message, attempt.alias
+    attempt.note_commit()
+    reading = reading_of(message, declaration)
+    is_cancelled, row = claim.hold(message, alias, reading)
+    if is_cancelled:
+        raise_if_cancelled(attempt)
+    reach("after_stamp")
+    instance = load(message, declaration, alias) if reading is None else loaded(message, alias, reading, row)
+    attempt.restored = attempt.carry_over(rebuild(message, alias, declaration, instance))
+    return attempt.restored
+
+
+def prepare(attempt: Attempt, declaration: Declaration) -> None:
     """
     Run ``prepare`` hooks: the row is kept by a lease, and no transaction is open.
     """
     message, alias = attempt.message, attempt.alias
-    transition = declaration_of(message)[2].transition
+    transition = declaration.candidate.transition
     if not transition.prepare:
         return
     settle.keep(message, alias, message.timeout_seconds or PREPARE_LEASE)
@@ -161,12 +185,9 @@ def deliver(attempt: Attempt) -> Outcome:
     """
     message, alias = attempt.message, attempt.alias
     reach("before_callback")
+    declaration = declaration_of(message)
     with transaction.atomic(using=alias):
-        attempt.note_commit()
-        if claim.hold(message, alias):
-            raise_if_cancelled(attempt)
-        reach("after_stamp")
-        restored = attempt.restored = restore(message, alias)
+        restored = hold(attempt, declaration)
         note = durable.deliver(message, restored)
         refuse_swallowed(restored.call)
         more = {} if note is None else {"last_error_message": settle.told(note)}

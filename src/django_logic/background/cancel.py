@@ -17,7 +17,7 @@ from django_logic.background.settle import Ended, Outcome
 from django_logic.call import identify, storable
 from django_logic.conf import sync_mode
 from django_logic.exceptions import TransitionNotAllowed
-from django_logic.reads import Shape, read_row
+from django_logic.reads import Reading, Shape, read_row
 from django_logic.states import plain
 from django_logic.subject import alias_of, instance_key, remember_state
 
@@ -41,7 +41,7 @@ def cancel(process: Any, *, user: Any = None, actor: Any = None, reason: str = "
             " open. Look at what it did: the history, or manage.py dl_transitions."
         )
     has_ended = cancel_message(pk, using=alias, user=user, actor=actor, reason=reason)
-    row = read_row(alias, Shape(type(instance), "pk", (column.field.attname,)), instance.pk)
+    row = read_row(alias, Reading(Shape(type(instance), "pk", (column.field.attname,)), instance.pk))
     if row is not None:
         remember_state(column, instance, plain(row[0]))
     return has_ended

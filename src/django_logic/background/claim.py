@@ -10,31 +10,34 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from django.db import connections
 
 from django_logic import conf
 from django_logic.background.claim_elsewhere import due, is_held, take_first, unclaimed
-from django_logic.background.lanes import Lanes, composed
-from django_logic.background.models import NEVER, TransitionMessage
+from django_logic.background.lanes import Lanes, array_of, composed
+from django_logic.background.models import TransitionMessage
+from django_logic.reads import Reading, compiled, converted, read_row
 
-__all__ = ["TokenLost", "hold", "take", "take_next"]
+__all__ = ["Held", "TokenLost", "hold", "take", "take_next"]
 
 #: How long a claim keeps a row before its attempt holds the lock; seconds.
 LEASE = 10.0
 
-#: What a claim writes; %(limit)s is the project's number of attempts.
+#: What a claim writes; the limit is the project's number of attempts. What rarely changes is written out, since every
+#: parameter of every claim costs time.
 TAKEN = """
     attempts_started = m.attempts_started
-        + CASE WHEN m.attempts_started < COALESCE(m.max_errors, %(limit)s) THEN 1 ELSE 0 END,
+        + CASE WHEN m.attempts_started < COALESCE(m.max_errors, {limit}) THEN 1 ELSE 0 END,
     errors_count = CASE WHEN m.attempts_started > m.errors_count THEN m.attempts_started ELSE m.errors_count END,
     last_error_dt = CASE WHEN m.attempts_started > m.errors_count THEN STATEMENT_TIMESTAMP() ELSE m.last_error_dt END,
-    last_error_message = CASE WHEN m.attempts_started > m.errors_count THEN %(lost)s ELSE m.last_error_message END,
+    last_error_message = CASE WHEN m.attempts_started > m.errors_count THEN '{lost}' ELSE m.last_error_message END,
     claim_token = %(token)s, worker = %(worker)s, backend_pid = PG_BACKEND_PID(), code_version = %(code_version)s,
     started_at = STATEMENT_TIMESTAMP(), modified = STATEMENT_TIMESTAMP(),
-    run_at = STATEMENT_TIMESTAMP() + %(lease)s * INTERVAL '1 second'
+    run_at = STATEMENT_TIMESTAMP() + {lease} * INTERVAL '1 second'
 """
 
 #: The first row that is due in any lane. A durable row waits while an earlier one of its object is open and not spent.
@@ -55,7 +58,7 @@ WITH picked AS MATERIALIZED (
                 WHERE earlier.instance_id = candidate.instance_id AND earlier.model_name = candidate.model_name
                     AND earlier.app_label = candidate.app_label AND earlier.process_name = candidate.process_name
                     AND NOT earlier.is_completed AND earlier.kind <> 'transition' AND earlier.id < candidate.id
-                    AND earlier.run_at < %(never)s
+                    AND earlier.run_at < '{never}'
             ))
         ORDER BY candidate.run_at, candidate.id LIMIT 1 FOR UPDATE OF candidate SKIP LOCKED
     ) head
@@ -83,10 +86,26 @@ UPDATE {table} m SET {taken} FROM picked WHERE m.id = picked.id RETURNING {colum
 #: The lock that says "running", taken by the claim's token; it waits, since a competing claim may hold it an instant.
 HOLD = """
 SELECT EXISTS (SELECT FROM {cancellations} WHERE message_id = m.id) FROM {table} m
-WHERE m.id = %(pk)s AND m.claim_token = %(token)s AND NOT m.is_completed FOR NO KEY UPDATE OF m
+WHERE m.id = %s AND m.claim_token = %s AND NOT m.is_completed FOR NO KEY UPDATE OF m
+"""
+
+#: The same, with the object the row is about. Who changes it together with the row holds the row's lock meanwhile, so a
+#: snapshot that is older than the wait shows no object that went with this row to its end.
+HOLD_AND_READ = """
+SELECT EXISTS (SELECT FROM {cancellations} WHERE message_id = m.id), target.*
+FROM {table} m LEFT JOIN ({reading}) target ON true
+WHERE m.id = %s AND m.claim_token = %s AND NOT m.is_completed FOR NO KEY UPDATE OF m
 """
 
 LOST = "[lost] the attempt before this one began and left no record: its process or its machine died."
+
+
+@cache
+def taken(limit: int, lease: float) -> str:
+    """
+    Return what a claim writes.
+    """
+    return TAKEN.format(limit=limit, lease=lease, lost=LOST)
 
 
 class TokenLost(Exception):
@@ -103,10 +122,8 @@ def claimant(worker: str, code_version: str) -> dict[str, Any]:
         "token": uuid4(),
         "worker": (worker or f"process {os.getpid()}")[:255],
         "code_version": code_version[:100],
-        "limit": conf.max_errors(),
         "lease": LEASE,
         "lost": LOST,
-        "never": NEVER,
     }
 
 
@@ -122,13 +139,10 @@ def take_next(
         return None
     if connections[alias].vendor != "postgresql":
         return take_first(alias, due(alias, lanes.lanes).exclude(pk__in=besides), claimant(worker, code_version))
-    parameters = claimant(worker, code_version)
-    parameters["queues"] = [lane.queue for lane in lanes.lanes]
-    parameters["priorities"] = [lane.priority for lane in lanes.lanes]
-    parameters |= {"floors": lanes.floors, "besides": list(besides)}
+    parameters = {**claimant(worker, code_version), **lanes.arrays(), "besides": array_of(besides)}
     quiet = "" if connections[alias].in_atomic_block else QUIET
     with connections[alias].cursor() as cursor:
-        cursor.execute(composed(TAKE_NEXT, TAKEN, quiet), parameters)
+        cursor.execute(composed(TAKE_NEXT, taken(conf.max_errors(), LEASE), quiet), parameters)
         row = cursor.fetchone()
     if row is None:
         return None
@@ -147,7 +161,7 @@ def take(alias: str, pk: int, *, worker: str = "", code_version: str = "") -> Tr
     if connections[alias].vendor != "postgresql":
         return take_first(alias, unclaimed(alias, pk), parameters)
     with connections[alias].cursor() as cursor:
-        cursor.execute(composed(TAKE, TAKEN), {**parameters, "pk": pk})
+        cursor.execute(composed(TAKE, taken(conf.max_errors(), LEASE)), {**parameters, "pk": pk})
         row = cursor.fetchone()
     return None if row is None else as_message(alias, list(row))
 
@@ -163,20 +177,38 @@ def as_message(alias: str, values: list[Any]) -> TransitionMessage:
     return TransitionMessage.from_db(alias, attributes, values)
 
 
-def hold(message: TransitionMessage, alias: str) -> bool:
+class Held(NamedTuple):
     """
-    Lock a claimed row until the transaction ends; return whether somebody asked to cancel it.
+    Say whether somebody asked to cancel a row that is held, and give what was read with it.
+    """
+
+    is_cancelled: bool
+    row: Any = None
+
+
+def hold(message: TransitionMessage, alias: str, reading: Reading | None = None) -> Held:
+    """
+    Lock a claimed row until the transaction ends, and read its object in the same round trip.
 
     Transaction: needs the caller's. Raises: TokenLost when the claim is not ours any more.
     """
-    if connections[alias].vendor == "postgresql":
-        with connections[alias].cursor() as cursor:
-            cursor.execute(composed(HOLD), {"pk": message.pk, "token": message.claim_token})
-            row = cursor.fetchone()
-        if row is None:
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        is_cancelled = is_held(message, alias)
+        if is_cancelled is None:
             raise TokenLost
-        return bool(row[0])
-    is_cancelled = is_held(message, alias)
-    if is_cancelled is None:
+        return Held(is_cancelled, None if reading is None else read_row(alias, reading))
+    if reading is None:
+        statement, converters = composed(HOLD), None
+        parameters = [message.pk, message.claim_token]
+    else:
+        sql, converters = compiled(connection, reading)
+        statement = composed(HOLD_AND_READ, reading=sql)
+        parameters = [reading.parameter(connection), message.pk, message.claim_token]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        found = cursor.fetchone()
+    if found is None:
         raise TokenLost
-    return is_cancelled
+    is_cancelled, *row = found
+    return Held(is_cancelled, converted(connection, converters, row) if row else None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ObjectDoesNotExist, ValidationError
@@ -20,12 +20,25 @@ from django_logic.background.models import TransitionMessage
 from django_logic.background.people import actor_of, user_of
 from django_logic.binding import ProcessManager
 from django_logic.call import Call
-from django_logic.reads import Shape, read_row
+from django_logic.reads import Reading, Shape, read_row
 from django_logic.subject import Column, column_of, state_of
 from django_logic.transitions import Transition
 from django_logic.tree import Candidate, Tree, dotted, tree_of
 
-__all__ = ["InstanceGone", "Restored", "Unknown", "declaration_of", "declared", "find_class", "restore"]
+__all__ = [
+    "Declaration",
+    "InstanceGone",
+    "Restored",
+    "Unknown",
+    "declaration_of",
+    "declared",
+    "find_class",
+    "load",
+    "loaded",
+    "reading_of",
+    "rebuild",
+    "restore",
+]
 
 #: Keys of a row's keywords that no caller can use; durable rows keep what hooks shared and what failed there.
 CONTEXT, EXCEPTION = "context", "exception"
@@ -58,12 +71,24 @@ class Restored:
     failure: Any = None
 
 
-def declaration_of(message: TransitionMessage) -> tuple[type[models.Model], Tree, Candidate]:
+class Declaration(NamedTuple):
     """
-    Find model, process and declaration of a row; asks no database.
+    Name what a row is about: the model, the process, the declaration and the column it moves.
+    """
+
+    model: type[models.Model]
+    tree: Tree
+    candidate: Candidate
+    column: Column
+
+
+def declaration_of(message: TransitionMessage) -> Declaration:
+    """
+    Find model, process, declaration and column of a row; asks no database.
 
     Raises: Unknown where this code has none of that name, or several.
     """
+    model: Any
     try:
         model = apps.get_model(message.model_class or f"{message.app_label}.{message.model_name}")
     except (LookupError, ValueError) as error:
@@ -75,7 +100,12 @@ def declaration_of(message: TransitionMessage) -> tuple[type[models.Model], Tree
     if not (isinstance(process_class, type) and hasattr(process_class, "nested_processes")):
         raise Unknown(f"{message.process_class!r} is no process here")
     tree = tree_of(process_class)
-    return model, tree, candidate_of(message, tree)
+    candidate = candidate_of(message, tree)
+    try:
+        column = column_of(model, message.field_name, message.process_name)
+    except FieldDoesNotExist as error:
+        raise Unknown(f"{model._meta.label} has no field {message.field_name!r} here") from error
+    return Declaration(model, tree, candidate, column)
 
 
 def declared(message: TransitionMessage) -> Transition | None:
@@ -83,7 +113,7 @@ def declared(message: TransitionMessage) -> Transition | None:
     Return the declaration of a row, None where this code has none or can't import it.
     """
     try:
-        return declaration_of(message)[2].transition
+        return declaration_of(message).candidate.transition
     except Exception:  # whatever importing a broken module raises; it is told as an attempt's error
         return None
 
@@ -142,12 +172,17 @@ def restore(message: TransitionMessage, alias: str) -> Restored:
 
     Raises: Unknown, InstanceGone, and what decoding the keywords raises.
     """
-    model, tree, candidate = declaration_of(message)
-    try:
-        column = column_of(model, message.field_name, message.process_name)
-    except FieldDoesNotExist as error:
-        raise Unknown(f"{model._meta.label} has no field {message.field_name!r} here") from error
-    instance = load(message, column, model, alias)
+    declaration = declaration_of(message)
+    return rebuild(message, alias, declaration, load(message, declaration, alias))
+
+
+def rebuild(message: TransitionMessage, alias: str, declaration: Declaration, instance: models.Model) -> Restored:
+    """
+    Rebuild the call of a row about an object.
+
+    Raises: what decoding the keywords raises.
+    """
+    _model, tree, candidate, column = declaration
     needs_people = message.user_id is not None or bool(message.actor_id or message.actor_label)
     user = user_of(message) if needs_people else None
     keywords = codec.decode(message.kwargs, alias) if message.kwargs else {}
@@ -175,32 +210,55 @@ def restore(message: TransitionMessage, alias: str) -> Restored:
     return Restored(call=call, candidate=candidate, message=message, state=state_of(column, instance), failure=failure)
 
 
-def load(message: TransitionMessage, column: Column, model: type[models.Model], alias: str) -> models.Model:
+def reading_of(message: TransitionMessage, declaration: Declaration) -> Reading | None:
     """
-    Load the object through the base manager, since a filtered one may hide it.
+    Return the read of a row's object that is compiled once; None for a model whose base manager reads in its own way.
+
+    Raises: InstanceGone where no object has such a key.
     """
-    key: Any = column.owner._meta.pk
-    gone = InstanceGone(f"{message.subject} is gone")
+    model: Any = declaration.model
+    key: Any = declaration.column.owner._meta.pk
     try:
         value = key.to_python(message.instance_id)
     except (ValidationError, ValueError) as error:
-        raise gone from error
+        raise gone(message) from error
+    if type(model._base_manager) is not models.Manager:
+        return None
+    attributes = tuple(entry.attname for entry in model._meta.concrete_fields)
+    return Reading(Shape(model, key.name, attributes), value)
+
+
+def load(message: TransitionMessage, declaration: Declaration, alias: str) -> models.Model:
+    """
+    Load the object through the base manager, since a filtered one may hide it.
+
+    Raises: InstanceGone.
+    """
+    reading = reading_of(message, declaration)
+    if reading is not None:
+        return loaded(message, alias, reading, read_row(alias, reading))
+    model, key = declaration.model, declaration.column.owner._meta.pk
     try:
-        if type(model._base_manager) is models.Manager:
-            return load_plain(model, alias, key.name, value)
-        instance: models.Model = model._base_manager.using(alias).get(**{key.name: value})
+        instance: models.Model = model._base_manager.using(alias).get(**{key.name: message.instance_id})
     except ObjectDoesNotExist as error:
-        raise gone from error
+        raise gone(message) from error
     return instance
 
 
-def load_plain(model: type[models.Model], alias: str, key: str, value: Any) -> models.Model:
+def loaded(message: TransitionMessage, alias: str, reading: Reading, row: Any) -> models.Model:
     """
-    Load an object as a plain manager does, by a statement that is compiled once.
+    Make the object of the row that was read, as a plain manager does.
+
+    Raises: InstanceGone where there was none: no row, or one without a key.
     """
-    options: Any = model._meta
-    attributes = tuple(entry.attname for entry in options.concrete_fields)
-    row = read_row(alias, Shape(model, key, attributes), value)
-    if row is None:
-        raise ObjectDoesNotExist
+    model, attributes = reading.shape.model, reading.shape.attributes
+    if row is None or row[attributes.index(model._meta.pk.attname)] is None:
+        raise gone(message)
     return model.from_db(alias, attributes, row)
+
+
+def gone(message: TransitionMessage) -> InstanceGone:
+    """
+    Build the error for an object that is not there.
+    """
+    return InstanceGone(f"{message.subject} is gone")

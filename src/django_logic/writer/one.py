@@ -14,8 +14,8 @@ from django.db import IntegrityError, connections, models, transaction
 from django_logic.extension import contributed
 from django_logic.moves import ChangeLost, Move, MoveLost, SequenceTaken, history_values
 from django_logic.records import history_model, may_read_old_snapshot, newest_sequence
-from django_logic.rows import Row
-from django_logic.statements import change_shape, move_statement, prepared, row_shape
+from django_logic.rows import Change, Row
+from django_logic.statements import literal, move_statement, prepared, spelled
 from django_logic.subject import Column, recall, remember_state, times_of
 from django_logic.writer.rows import change_row, expectation, insert_rows, table, time_values
 
@@ -56,25 +56,24 @@ def apply_by_statement(move: Move, rows: tuple[Row, ...]) -> int:
     """
     Write by the one statement PostgreSQL takes.
     """
-    connection = connections[move.alias]
-    column = move.column
-    shape = tuple(row_shape(row) for row in rows)
-    sql = move_statement(column, shape, change_shape(move.change), move.expected is None)
+    connection, column = connections[move.alias], move.column
+    metadata = json.dumps(move.metadata, cls=DjangoJSONEncoder) if move.metadata else "{}"
+    history = {**history_values(move), "metadata": metadata}
     parameters = {
         "pk": column.owner._meta.pk.get_db_prep_value(move.pk, connection),
         "new": column.field.get_db_prep_save(move.new, connection),
         "expected": column.field.get_db_prep_save(move.expected, connection),
         # Plain text, UUIDs and times need no preparation on PostgreSQL, which the fast path feels.
-        **history_values(move),
-        "metadata": json.dumps(move.metadata, cls=DjangoJSONEncoder) if move.metadata else "{}",
+        **history,
         **prepared(connection, column.owner._meta, "now_", time_values(move)),
     }
-    for index, row in enumerate(rows):
-        parameters |= prepared(connection, row.model._meta, f"row{index}_", row.values)
-    if move.change is not None:
-        options = move.change.model._meta
-        parameters |= {"change_pk": move.change.pk, **prepared(connection, options, "change_", move.change.values)}
-        parameters |= prepared(connection, options, "was_", move.change.expected)
+    shape = tuple(
+        (row.model, spelled(connection, row.model, f"row{index}_", row.values, parameters))
+        for index, row in enumerate(rows)
+    )
+    change = None if move.change is None else spelled_change(connection, move.change, parameters)
+    told = tuple(map(literal, history.values()))
+    sql = move_statement(column, told, shape, change, move.expected is None)
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         written = cursor.fetchone()
@@ -83,6 +82,17 @@ def apply_by_statement(move: Move, rows: tuple[Row, ...]) -> int:
     if move.change is not None and not written[1]:
         raise ChangeLost
     return int(written[0])
+
+
+def spelled_change(connection: Any, change: Change, parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """
+    Return what of a change the text of its statement depends on, and add the rest to the parameters.
+    """
+    parameters["change_pk"] = change.pk
+    expected = spelled(connection, change.model, "was_", change.expected, parameters)
+    values = spelled(connection, change.model, "change_", change.values, parameters)
+    unless = None if change.unless is None else (change.unless.model, change.unless.attribute)
+    return change.model, expected, values, unless
 
 
 def apply_by_orm(move: Move, rows: tuple[Row, ...]) -> int:

@@ -157,7 +157,7 @@ def complaint(message: TransitionMessage) -> str:
     Say what of a row's declaration this code does not know, hooks of durable rows included; empty when it knows it.
     """
     try:
-        transition = declaration_of(message)[2].transition
+        transition = declaration_of(message).candidate.transition
     except Unknown as unknown:
         return str(unknown)
     listed = {Kind.CALLBACK: transition.callbacks, Kind.FAILURE_CALLBACK: transition.failure_callbacks}
