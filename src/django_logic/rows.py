@@ -48,7 +48,7 @@ class Row:
     """
     Hold one row to insert with a move: a model and the values of its columns by attribute name.
 
-    Every column without a database default has to be given: the row does not pass through ``save()``.
+    A column that is left out gets the default of its field. The row does not pass through ``save()``.
     """
 
     model: type[models.Model]

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from django.db import models
+from django.db import connections, models
 
 from django_logic.clock import FromNow
 from django_logic.moves import HISTORY_COLUMNS
 from django_logic.records import history_model
-from django_logic.rows import SEQUENCE
+from django_logic.rows import SEQUENCE, Row
 from django_logic.subject import Column
 
-__all__ = ["literal", "many_statement", "move_statement", "prepared", "spelled"]
+__all__ = ["literal", "many_statement", "move_statement", "prepared", "spelled", "spelled_row"]
 
 #: One move: the state, its time columns, the history row with the next sequence and the contributed rows, or nothing.
 MOVE = """
@@ -125,6 +125,44 @@ def spelled(
             parameters[f"{prefix}{name}"] = ready
         shape.append((name, kind))
     return tuple(shape)
+
+
+def spelled_row(connection: Any, row: Row, prefix: str, parameters: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """
+    Return how a statement says the values of a new row; those that are left out are the model's defaults.
+    """
+    shape = spelled(connection, row.model, prefix, row.values, parameters)
+    constant, others = left_out(connection.alias, row.model, tuple(row.values))
+    if not others:
+        return shape + constant
+    return (
+        shape
+        + constant
+        + spelled(connection, row.model, prefix, {name: default() for name, default in others}, parameters)
+    )
+
+
+@lru_cache(maxsize=1024)
+def left_out(
+    alias: str, model: type[models.Model], names: tuple[str, ...]
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]]:
+    """
+    Return the columns that neither a row nor the database has a value for: those always written alike, the others.
+    """
+    constant, others = [], []
+    for name, entry in fields_by_attribute(model).items():
+        if name in names or entry.db_returning or getattr(entry, "generated", False):
+            continue
+        text = (
+            None
+            if callable(entry.default)
+            else literal(entry.get_db_prep_save(entry.get_default(), connections[alias]))
+        )
+        if text is None:
+            others.append((name, entry.get_default))
+        else:
+            constant.append((name, text))
+    return tuple(constant), tuple(others)
 
 
 def literal(ready: Any) -> str | None:

@@ -36,12 +36,9 @@ __all__ = ["deliver", "is_delivering", "message_values", "rows_after_failure", "
 
 def message_values(**known: Any) -> dict[str, Any]:
     """
-    Return the values of a new row: those that are given, and the defaults of all others.
+    Return the values of a new row: those that are given, and its times.
     """
-    values = {
-        entry.attname: entry.get_default() for entry in TransitionMessage._meta.concrete_fields if entry.attname != "id"
-    }
-    return {**values, "created": FromNow(), "modified": FromNow(), "run_at": FromNow(), **known}
+    return {"created": FromNow(), "modified": FromNow(), "run_at": FromNow(), **known}
 
 
 def rows_after_success(message: TransitionMessage, call: Call, candidate: Candidate) -> tuple[Row, ...]:

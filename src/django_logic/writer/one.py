@@ -15,7 +15,7 @@ from django_logic.extension import contributed
 from django_logic.moves import ChangeLost, Move, MoveLost, SequenceTaken, history_values
 from django_logic.records import history_model, may_read_old_snapshot, newest_sequence
 from django_logic.rows import Change, Row
-from django_logic.statements import literal, move_statement, prepared, spelled
+from django_logic.statements import literal, move_statement, prepared, spelled, spelled_row
 from django_logic.subject import Column, recall, remember_state, times_of
 from django_logic.writer.rows import change_row, expectation, insert_rows, table, time_values
 
@@ -68,8 +68,7 @@ def apply_by_statement(move: Move, rows: tuple[Row, ...]) -> int:
         **prepared(connection, column.owner._meta, "now_", time_values(move)),
     }
     shape = tuple(
-        (row.model, spelled(connection, row.model, f"row{index}_", row.values, parameters))
-        for index, row in enumerate(rows)
+        (row.model, spelled_row(connection, row, f"row{index}_", parameters)) for index, row in enumerate(rows)
     )
     change = None if move.change is None else spelled_change(connection, move.change, parameters)
     told = tuple(map(literal, history.values()))
