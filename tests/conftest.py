@@ -67,6 +67,19 @@ def only_postgres() -> None:
 
 
 @pytest.fixture
+def bound_on_the_server(only_postgres: None, transactional_db: None) -> Iterator[None]:
+    """
+    Reconnect with server-side binding, and prepare every statement at its first use.
+    """
+    options = connection.settings_dict["OPTIONS"]
+    connection.close()
+    connection.settings_dict["OPTIONS"] = {**options, "server_side_binding": True, "prepare_threshold": 0}
+    yield
+    connection.close()
+    connection.settings_dict["OPTIONS"] = options
+
+
+@pytest.fixture
 def bind() -> Iterator[Bind]:
     """
     Bind processes for the length of one test.

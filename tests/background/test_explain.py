@@ -4,7 +4,7 @@ Prove that every open row gets the true reason why it does not move, and the com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -459,21 +459,6 @@ def test_far_row_says_that_many_come_first(flow: Flow, monkeypatch: pytest.Monke
     assert [entry.detail.partition(",")[0] for entry in explain()[1:]] == [
         *("1 row comes first", "2 or more rows come first", "2 or more rows come first")
     ]
-
-
-@pytest.fixture
-def bound_on_the_server(only_postgres: None) -> Iterator[None]:
-    """
-    Reconnect with server-side binding, and prepare every statement at its first use.
-    """
-    options = connection.settings_dict["OPTIONS"]
-    connection.close()
-    connection.settings_dict["OPTIONS"] = {**options, "server_side_binding": True}
-    connection.ensure_connection()
-    connection.connection.prepare_threshold = 0
-    yield
-    connection.close()
-    connection.settings_dict["OPTIONS"] = options
 
 
 def test_looks_work_where_the_driver_binds_on_the_server(bound_on_the_server: None, mixed: Callable[[], None]) -> None:

@@ -270,3 +270,13 @@ def test_no_order_of_events_parts_rows_history_column_and_effects(flow: Flow) ->
     flow(*PROCESS)
 
     run_state_machine_as_test(Machine, settings=BOUNDED)
+
+
+@pytest.mark.usefixtures("bound_on_the_server")
+def test_no_order_of_events_parts_them_where_the_driver_binds_on_the_server(flow: Flow) -> None:
+    """
+    The same with every statement of a claim and an attempt prepared.
+    """
+    flow(*PROCESS)
+
+    run_state_machine_as_test(Machine, settings=BOUNDED)

@@ -4,10 +4,7 @@ Prove that the writer's statements work when the driver binds and prepares on th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from django.db import connection
 from django.test.utils import override_settings
 
 from django_logic.bulk import BulkResult, bulk_transition
@@ -15,25 +12,7 @@ from django_logic.models import AuditEntry
 from tests.app.hooked import moves, stored
 from tests.app.models import Level, Sale, SlugDocument, Ticket, UuidDocument
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(connection.vendor != "postgresql", reason="the option belongs to PostgreSQL"),
-]
-
-
-@pytest.fixture(autouse=True)
-def bound_on_the_server() -> Iterator[None]:
-    """
-    Reconnect with server-side binding, and prepare every statement at its first use.
-    """
-    options = connection.settings_dict["OPTIONS"]
-    connection.close()
-    connection.settings_dict["OPTIONS"] = {**options, "server_side_binding": True}
-    connection.ensure_connection()
-    connection.connection.prepare_threshold = 0
-    yield
-    connection.close()
-    connection.settings_dict["OPTIONS"] = options
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("bound_on_the_server")]
 
 
 @override_settings(DJANGO_LOGIC={"AUDIT": "all"})

@@ -114,3 +114,25 @@ def test_server_that_has_too_few_connections_left_is_named_at_the_start() -> Non
             other.close()
 
     assert "Lower --concurrency" in log
+
+
+def test_worker_whose_statements_are_prepared_does_all_kinds_of_work() -> None:
+    """
+    The options that docs/how-to/size-workers.md names: server-side binding, statements kept by the server.
+    """
+    jobs = [ask(action) for action in ("quick", "quick", "quick", "follow", "crash", "fail", "act")]
+
+    with worker(
+        concurrency=2,
+        args=SELDOM,
+        databases={"default": {"OPTIONS": {"server_side_binding": True, "prepare_threshold": 0}}},
+        settings=altered({UPKEEP_EVERY: 0.5}),
+    ) as running:
+        until(is_all_done)
+        late = ask("quick")
+        until(is_all_done, 10.0)
+        log = running.log
+
+    assert violations([*jobs, late]) == []
+    assert [row(job).outcome for job in jobs] == ["succeeded"] * 7
+    assert "can't" not in log

@@ -5,10 +5,12 @@ The library as the harness drives it: its worker, and the call that runs what is
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from background_harness import trials
-from background_harness.contender import Profile
+from background_harness.contender import Profile, Program
 from django_logic.background import run_available
 from harness.contender import Contender, WrongResult
 from kits.background_ours.claims import claims
@@ -24,8 +26,24 @@ class Inline(Ours):
     profile = Profile(label="this library, run_available", measures=("drain",), children=(1,))
 
 
-ENGINE, INLINE = Ours(), Inline()
-ANSWERS = trials.extras(ENGINE, INLINE)
+class Prepared(Ours):
+    """
+    Workers whose connection lets PostgreSQL keep statements, as where no pooler stands between.
+    """
+
+    key = "ours_prepared"
+    profile = Profile(label="this library, prepared (not Django's default)", measures=("drain", "latency"))
+
+    def programs(self, children: int, *, for_memory: bool = False) -> Sequence[Program]:
+        """
+        Return the same command with settings of its own.
+        """
+        programs = super().programs(children, for_memory=for_memory)
+        return [replace(each, environment={"BENCH_PREPARED": "1"}) for each in programs]
+
+
+ENGINE, INLINE, PREPARED = Ours(), Inline(), Prepared()
+ANSWERS = trials.extras(ENGINE, INLINE, PREPARED)
 
 
 def drain(contender: str, jobs: int, children: int, workload: str) -> dict[str, Any]:
