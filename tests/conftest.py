@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.apps import apps
+from django.contrib.contenttypes.management import create_contenttypes
 from django.core.cache import caches
 from django.db import connection
+from django.db.models.signals import post_migrate
 
 from tests import servers
 from tests.app.models import Ticket
@@ -30,6 +32,15 @@ def no_model_is_left() -> Iterator[None]:
     registered = [model for models in apps.all_models.values() for model in models.values()]
     left = [model.__qualname__ for model in registered if "<locals>" in model.__qualname__]
     assert not left, f"models were left registered: {left}; declare them within isolate_apps()"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def flush_is_quick() -> None:
+    """
+    Spare the flush after each committing test two thirds of its time: nobody asks for all permissions again.
+    """
+    post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
+    post_migrate.disconnect(create_contenttypes)
 
 
 @pytest.fixture
