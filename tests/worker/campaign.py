@@ -96,7 +96,7 @@ class CampaignProcess(Process):
 
 
 #: What is asked for, and with which keywords.
-KINDS: Sequence[tuple[str, Mapping[str, Any]]] = (
+KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     *(("quick", {}), ("follow", {}), ("start_over", {}), ("act", {}), ("refuse", {}), ("snooze", {})),
     *(("fail", {"times": 2}), ("fail", {"times": 99}), ("fail_after", {}), ("stall", {})),
     *(("crash", {"how": "kill"}), ("crash", {"how": "exit_0"}), ("crash_after", {"how": "abort"})),
@@ -122,8 +122,9 @@ class Fleet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for log in self.logs if error else ():
-            error.add_note(f"The log of a worker that was killed:\n{log[-LOG_TAIL:]}")
+        if error is not None:
+            for log in self.logs:
+                error.add_note(f"The log of a worker that was killed:\n{log[-LOG_TAIL:]}")
         for stack in self._stacks:
             stack.__exit__(kind, error, trace)
 
