@@ -1,22 +1,20 @@
 """
-The text and the parameters of the writer's statements for PostgreSQL; `django_logic.writer` alone executes them.
+The text of the writer's statements for PostgreSQL; `django_logic.writer` alone executes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
-from django.db import connections, models
+from django.db import models
 
-from django_logic.clock import FromNow
 from django_logic.moves import HISTORY_COLUMNS
 from django_logic.records import history_model
-from django_logic.rows import SEQUENCE, Row
+from django_logic.spelling import fields_by_attribute
 from django_logic.subject import Column
 
-__all__ = ["literal", "many_statement", "move_statement", "prepared", "spelled", "spelled_row"]
+__all__ = ["many_statement", "move_statement"]
 
 #: One move: the state, its time columns, the history row with the next sequence and the contributed rows, or nothing.
 MOVE = """
@@ -85,97 +83,6 @@ TYPES = {
 
 #: What differs from object to object when many move; every other history column is the same for all.
 PER_OBJECT = {"instance_id": "moved.instance_id", "transition_id": "gen_random_uuid()"}
-
-
-@cache
-def fields_by_attribute(model: type[models.Model]) -> dict[str, Any]:
-    """
-    Return a model's columns by the attribute that holds them.
-    """
-    return {entry.attname: entry for entry in model._meta.concrete_fields}
-
-
-def prepared(connection: Any, options: Any, prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return values as the driver takes them, under the names the statement uses.
-    """
-    by_attribute = fields_by_attribute(options.model)
-    return {f"{prefix}{name}": by_attribute[name].get_db_prep_save(value, connection) for name, value in values.items()}
-
-
-def spelled(
-    connection: Any, model: type[models.Model], prefix: str, values: Mapping[str, Any], parameters: dict[str, Any]
-) -> tuple[tuple[str, str], ...]:
-    """
-    Return how a statement says each value, and add those it is given to its parameters.
-
-    What is the same for most rows is written out: a driver that binds on the client parses a long statement with many
-    parameters anew each time, and cannot tell the type of a missing value.
-    """
-    by_attribute, shape = fields_by_attribute(model), []
-    for name, value in values.items():
-        if value is SEQUENCE:
-            kind = "sequence"
-        elif isinstance(value, FromNow):
-            kind, ready = ("moment", value.seconds) if value.seconds else ("now", None)
-        else:
-            ready = by_attribute[name].get_db_prep_save(value, connection)
-            kind = literal(ready) or "given"
-        if kind in ("given", "moment"):
-            parameters[f"{prefix}{name}"] = ready
-        shape.append((name, kind))
-    return tuple(shape)
-
-
-def spelled_row(connection: Any, row: Row, prefix: str, parameters: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """
-    Return how a statement says the values of a new row; those that are left out are the model's defaults.
-    """
-    shape = spelled(connection, row.model, prefix, row.values, parameters)
-    constant, others = left_out(connection.alias, row.model, tuple(row.values))
-    if not others:
-        return shape + constant
-    return (
-        shape
-        + constant
-        + spelled(connection, row.model, prefix, {name: default() for name, default in others}, parameters)
-    )
-
-
-@lru_cache(maxsize=1024)
-def left_out(
-    alias: str, model: type[models.Model], names: tuple[str, ...]
-) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]]:
-    """
-    Return the columns that neither a row nor the database has a value for: those always written alike, the others.
-    """
-    constant, others = [], []
-    for name, entry in fields_by_attribute(model).items():
-        if name in names or entry.db_returning or getattr(entry, "generated", False):
-            continue
-        text = (
-            None
-            if callable(entry.default)
-            else literal(entry.get_db_prep_save(entry.get_default(), connections[alias]))
-        )
-        if text is None:
-            others.append((name, entry.get_default))
-        else:
-            constant.append((name, text))
-    return tuple(constant), tuple(others)
-
-
-def literal(ready: Any) -> str | None:
-    """
-    Return the text of a value that is written out, None for one that is given.
-    """
-    if ready is None:
-        return "NULL"
-    if type(ready) is bool:
-        return "true" if ready else "false"
-    if type(ready) is int:
-        return None if ready else "0"
-    return "''" if type(ready) is str and not ready else None
 
 
 @lru_cache(maxsize=1024)

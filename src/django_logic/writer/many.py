@@ -16,7 +16,8 @@ from django_logic.extension import contributed, contributors_are_active
 from django_logic.moves import Member, Move, MoveLost, history_values
 from django_logic.records import history_model
 from django_logic.rows import OBJECT_KEY, SEQUENCE, TRANSITION_ID, Row
-from django_logic.statements import many_statement, prepared
+from django_logic.spelling import prepared
+from django_logic.statements import many_statement
 from django_logic.writer.rows import expectation, table, time_values
 
 __all__ = ["apply_many", "insert_for_many"]

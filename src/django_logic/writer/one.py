@@ -15,7 +15,8 @@ from django_logic.extension import contributed
 from django_logic.moves import ChangeLost, Move, MoveLost, SequenceTaken, history_values
 from django_logic.records import history_model, may_read_old_snapshot, newest_sequence
 from django_logic.rows import Change, Row
-from django_logic.statements import literal, move_statement, prepared, spelled, spelled_row
+from django_logic.spelling import literal, prepared, spelled, spelled_row
+from django_logic.statements import move_statement
 from django_logic.subject import Column, recall, remember_state, times_of
 from django_logic.writer.rows import change_row, expectation, insert_rows, table, time_values
 
