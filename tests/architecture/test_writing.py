@@ -16,6 +16,10 @@ ALLOWED_WRITES: dict[str, set[str]] = {
     "background.settle": {"update"},  # lets rows behind a failed one wait with it
     "binding": {"setattr"},  # puts the accessor on the model class
     "locks": {"vars"},  # refreshes the instance in memory from the row it has locked
+    "testing.clock": {"update"},  # lets time pass in a test
+    "testing.placing": {"update"},  # puts an object of a test into a state
+    "testing.rows": {"save"},  # makes a row for a test
+    "testing.snapshots": {"save", "save_base"},  # puts an object of production into a test
     "subject": {"vars"},  # repairs the state in memory, so that it equals the row
 }
 ROW_WRITES = {"save", "save_base", "asave", "bulk_update", "abulk_update", "bulk_create", "abulk_create", "aupdate"}

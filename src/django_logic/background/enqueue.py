@@ -16,13 +16,12 @@ from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
 from django_logic import conf, locks, writer
-from django_logic.background import attempt, codec, tracing, wakeup
+from django_logic.background import codec, tracing, wakeup
 from django_logic.background.durable import is_delivering, message_values
 from django_logic.background.gate import in_flight_refusal
 from django_logic.background.models import NEVER, ONE_UNCOMPLETED, Kind, TransitionMessage, never
 from django_logic.background.people import stored_user
-from django_logic.background.runner import run_rows_after_commit
-from django_logic.background.settle import Ended
+from django_logic.background.runner import run_row
 from django_logic.background.transitions import BackgroundDeclaration
 from django_logic.call import Call
 from django_logic.clock import LONGEST_WAIT, FromNow
@@ -216,11 +215,8 @@ def run_inline(call: Call) -> None:
     key = instance_key(call.column, call.instance)
     rows = TransitionMessage.objects.using(call.alias).open().transitions().about(call.column, key)
     pk = rows.filter(transition_id=call.transition_id).values_list("pk", flat=True).first()
-    outcome = None if pk is None else attempt.run(pk, call.alias)
-    run_rows_after_commit(call.alias, call.transition_id)
+    error = None if pk is None else run_row(call.alias, pk, call.transition_id)
     with suppress(ObjectDoesNotExist):  # a hook may have deleted it
         remember_state(call.column, call.instance, locks.read(call, "none", whole=False))
-    if outcome is None:
-        return
-    if outcome.error is not None and outcome.ended not in (Ended.SUPERSEDED, Ended.DEFERRED):
-        raise outcome.error
+    if error is not None:
+        raise error

@@ -18,7 +18,7 @@ from django_logic.background.settle import Ended
 #: Endings after which a row is due again, or somebody else's.
 GOES_ON = (Ended.RETRY, Ended.SNOOZED, Ended.DEFERRED, Ended.LOST)
 
-__all__ = ["retry_pending", "run_available", "run_rows_after_commit"]
+__all__ = ["retry_pending", "run_available", "run_row", "run_rows_after_commit"]
 
 
 def run_available(queues: Iterable[str] | None = None, limit: int | None = None, *, using: str = "default") -> int:
@@ -53,6 +53,19 @@ def retry_pending(*, using: str = "default") -> int:
     Run everything that is due in all queues once, and return how many rows ran.
     """
     return run_available(using=using)
+
+
+def run_row(alias: str, pk: int, transition_id: UUID) -> BaseException | None:
+    """
+    Run an attempt of one row here and now, and what follows once that is committed; return what it failed with.
+
+    Transaction: as `attempt.run`. What went another way, or is not known here, has not failed.
+    """
+    outcome = attempt.run(pk, alias)
+    run_rows_after_commit(alias, transition_id)
+    if outcome is None or outcome.ended in (Ended.SUPERSEDED, Ended.DEFERRED):
+        return None
+    return outcome.error
 
 
 def run_rows_after_commit(alias: str, transition_id: UUID) -> None:

@@ -1,0 +1,35 @@
+"""
+Putting an object into a state past everything that would refuse it.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+from django.db import models
+
+from django_logic.constraints import TransitionConstraint, suspended
+from django_logic.testing.reading import alias_of, process_of
+
+__all__ = ["place", "put"]
+
+
+def place(instance: models.Model, process_name: str, state: Any) -> None:
+    """
+    Write a state without a move: no guard, no hook, no history, and no `TransitionConstraint`.
+
+    Transaction: joins an open one, except on MySQL where a constraint has to be suspended, which raises there.
+    """
+    column, alias = process_of(instance, process_name).column, alias_of(instance)
+    is_guarded = any(isinstance(entry, TransitionConstraint) for entry in column.owner._meta.constraints)
+    with suspended(column.owner, using=alias) if is_guarded else nullcontext():
+        put(instance, column.name, state)
+    instance.refresh_from_db()
+
+
+def put(instance: models.Model, field: str, state: Any) -> None:
+    """
+    Write a state into the row.
+    """
+    type(instance)._base_manager.using(alias_of(instance)).filter(pk=instance.pk).update(**{field: state})

@@ -1,0 +1,74 @@
+"""
+Reading what the database says now: an object's state, its history, its newest row of background work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import apps
+from django.db import models
+
+from django_logic import Process
+
+__all__ = ["alias_of", "fresh_state", "newest_row", "process_of", "row_text", "rows_of"]
+
+#: What a failure tells of a row of background work.
+KEY_FIELDS = (
+    *("transition_name", "kind", "queue_name", "run_at", "attempts_started", "errors_count"),
+    *("is_completed", "outcome", "last_error_message"),
+)
+
+
+def process_of(instance: models.Model, process_name: str) -> Process:
+    """
+    Return an object's process.
+
+    Raises: AttributeError when its model is not bound under that name.
+    """
+    process: Process = getattr(instance, process_name)
+    return process
+
+
+def alias_of(instance: models.Model) -> str:
+    """
+    Return the database an object lives in.
+    """
+    return instance._state.db or "default"
+
+
+def fresh_state(instance: models.Model, process_name: str) -> Any:
+    """
+    Return the state in the database; None when the object is gone.
+    """
+    name = process_of(instance, process_name).column.field.attname
+    rows = type(instance)._base_manager.using(alias_of(instance)).filter(pk=instance.pk)
+    return rows.values_list(name, flat=True).first()
+
+
+def rows_of(instance: models.Model, process_name: str) -> Any:
+    """
+    Return the rows of background work of an object in one process, the oldest first; None where the app is missing.
+    """
+    if not apps.is_installed("django_logic.background"):
+        return None
+    model: Any = apps.get_model("django_logic_background", "TransitionMessage")
+    return model.objects.using(alias_of(instance)).for_instance(instance, process_name).order_by("pk")
+
+
+def newest_row(instance: models.Model, process_name: str) -> Any:
+    """
+    Return the newest row of a background transition of an object in one process, None when there is none.
+    """
+    rows = rows_of(instance, process_name)
+    return None if rows is None else rows.transitions().last()
+
+
+def row_text(instance: models.Model, process_name: str) -> str:
+    """
+    Tell the newest row by its key fields.
+    """
+    row = newest_row(instance, process_name)
+    if row is None:
+        return "no row of background work"
+    return f"row {row.pk}: " + ", ".join(f"{name}={getattr(row, name)!r}" for name in KEY_FIELDS)
