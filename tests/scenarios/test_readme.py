@@ -96,6 +96,8 @@ def test_every_python_block_of_the_readme_runs(tmp_path: Path) -> None:
     run(tmp_path, "-m", "django", "makemigrations", "shop", "-v", "0")
     run(tmp_path, "-m", "django", "migrate", "-v", "0")
     run(tmp_path, "-c", SHELL + "\n".join(typed))
+    tested = run(tmp_path, "-m", "django", "test", "shop")
 
     assert len(typed) > 0
     assert "shop.Order" not in checked
+    assert "Ran 1 test" in tested
