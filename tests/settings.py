@@ -66,6 +66,6 @@ INSTALLED_APPS = [
 ]
 # Test models leave TransitionConstraint to the tests that are about it.
 # Background work runs inline here, or in one child, so a database without row locks will do.
-SILENCED_SYSTEM_CHECKS = ["django_logic.W005", "django_logic.E009"]
+SILENCED_SYSTEM_CHECKS = ["django_logic.W005", "django_logic.E009", "django_logic.W009"]
 MIDDLEWARE: list[str] = []
 TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]

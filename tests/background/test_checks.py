@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.core import checks as django_checks
+from django.core import mail
 from django.db import connection
 
 from django_logic import ProcessManager, Transition
@@ -110,18 +111,25 @@ def test_plain_project_has_nothing_to_hear(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_debug", "id_", "level"),
-    [(False, "django_logic.E009", django_checks.ERROR), (True, "django_logic.W009", django_checks.WARNING)],
+    ("is_debug", "is_test", "id_", "level"),
+    [
+        (False, False, "django_logic.E009", django_checks.ERROR),
+        (True, False, "django_logic.W009", django_checks.WARNING),
+        (False, True, "django_logic.W009", django_checks.WARNING),
+    ],
 )
-def test_database_without_row_locks_is_for_debugging(
-    flow: Flow, settings: Any, is_debug: bool, id_: str, level: int
+def test_database_without_row_locks_is_for_development(
+    flow: Flow, settings: Any, monkeypatch: pytest.MonkeyPatch, is_debug: bool, is_test: bool, id_: str, level: int
 ) -> None:
     """
-    Pull mode on SQLite is an error in production and a warning on a developer's machine.
+    Pull mode on SQLite is an error in production, and a warning on a developer's machine and in tests, where DEBUG is
+    off.
     """
     if connection.vendor != "sqlite":
         pytest.skip("the promise is about SQLite")
     settings.DEBUG = is_debug
+    if not is_test:
+        monkeypatch.delattr(mail, "outbox")
     flow(work())
 
     (found,) = checks.check_databases()
