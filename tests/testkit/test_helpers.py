@@ -29,7 +29,8 @@ from django_logic.testing import (
     record_driven_transitions,
     snapshot,
 )
-from tests.app.models import Ticket, UuidDocument
+from tests.app.models import Child, Ticket, UuidDocument
+from tests.constraints_app.models import Order
 from tests.flows import Bind, declare
 from tests.testkit.shop import ParcelProcess
 
@@ -191,6 +192,23 @@ class TestSnapshots:
             from_snapshot({**described, "pk": "", "fields": {**described["fields"], "colour": "red"}})
         with pytest.raises(IntegrityError), transaction.atomic():
             from_snapshot(described)
+
+    def test_parents_and_guarded_states_come_back(self, bind: Bind) -> None:
+        """
+        A child of another table, and an object that no insert could have put where it is.
+        """
+        bind(declare(Transition("go", ["new"], "done")), Child)
+        child = Child.objects.create()
+        bind(declare(Transition("pay", ["placed"], "paid")), Order, "status")
+        order = Order.objects.create(status="placed", note="mine")
+        order.flow.pay()
+        described = snapshot(child, state_field="state", process_name="flow"), snapshot(order, process_name="flow")
+        Child.objects.all().delete()
+        Order.objects.all().delete()
+
+        assert from_snapshot(described[0]).pk == child.pk
+        assert snapshot(from_snapshot(described[1]), process_name="flow") == described[1]
+        assert Child.objects.get().state == "new"
 
     def test_row_of_another_process_is_not_taken(self, parcels: Scenario, bind: Bind) -> None:
         """

@@ -11,6 +11,8 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
 
+from django_logic.background.claim import take_next
+from django_logic.background.lanes import lanes_of
 from django_logic.background.models import TransitionMessage
 from django_logic.exceptions import TransitionForbidden, TransitionNotAllowed
 from django_logic.testing import JourneyStep, Scenario
@@ -130,6 +132,29 @@ def test_hooks_of_nested_processes_are_seen(parcels: Scenario) -> None:
     parcels.assert_state(parcel, "returned")
 
 
+def test_move_by_target_is_driven(parcels: Scenario) -> None:
+    """
+    The same drive, whichever way the application calls.
+    """
+    parcel = parcels.create_instance()
+
+    assert parcels.transition_to(parcel, "packed", fail_side_effect="reserve") is None
+    parcels.assert_state(parcel, "broken")
+    parcels.transition(parcel, "restart")
+    assert parcels.transition_to(parcel, "packed") is False
+    with pytest.raises(TransitionNotAllowed):
+        parcels.transition_to(parcel, "returned")
+
+    parcels.assert_journey(
+        [
+            {"action": "to packed", "failed": True},
+            {"action": "restart"},
+            {"action": "to packed", "failed": False, "side_effects": []},
+            {"action": "to returned", "failed": True, "after": "packed"},
+        ]
+    )
+
+
 class TestDrives:
     """
     What makes a drive itself fail.
@@ -216,6 +241,20 @@ class TestDrives:
         assert "no open row" in fails(parcels.retry_transition, parcel)
         parcels.background_transition(parcel, "send")
         assert "outcome='succeeded'" in fails(parcels.retry_transition, parcel)
+
+    def test_row_that_is_claimed(self, parcels: Scenario, fails: Fails, clock: Any) -> None:
+        """
+        A retry that could not run must not pass; once the claim is over it runs.
+        """
+        parcel = parcels.create_instance(state="packed")
+        parcel.way.send()
+        assert take_next("default", lanes_of("default", None)) is not None
+
+        assert "Somebody holds the open row" in fails(parcels.retry_transition, parcel)
+        clock.advance(minutes=1)
+        parcels.retry_transition(parcel)
+
+        parcels.assert_state(parcel, "sent")
 
     def test_everything_is_put_back(self, parcels: Scenario) -> None:
         """

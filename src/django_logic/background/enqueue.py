@@ -21,7 +21,7 @@ from django_logic.background.durable import is_delivering, message_values
 from django_logic.background.gate import in_flight_refusal
 from django_logic.background.models import NEVER, ONE_UNCOMPLETED, Kind, TransitionMessage, never
 from django_logic.background.people import stored_user
-from django_logic.background.runner import run_row
+from django_logic.background.runner import failure_of, run_row
 from django_logic.background.transitions import BackgroundDeclaration
 from django_logic.call import Call
 from django_logic.clock import LONGEST_WAIT, FromNow
@@ -215,7 +215,7 @@ def run_inline(call: Call) -> None:
     key = instance_key(call.column, call.instance)
     rows = TransitionMessage.objects.using(call.alias).open().transitions().about(call.column, key)
     pk = rows.filter(transition_id=call.transition_id).values_list("pk", flat=True).first()
-    error = None if pk is None else run_row(call.alias, pk, call.transition_id)
+    error = failure_of(None if pk is None else run_row(call.alias, pk, call.transition_id))
     with suppress(ObjectDoesNotExist):  # a hook may have deleted it
         remember_state(call.column, call.instance, locks.read(call, "none", whole=False))
     if error is not None:

@@ -13,12 +13,12 @@ from django.db import transaction
 from django_logic.background import attempt, claim
 from django_logic.background.lanes import lanes_of
 from django_logic.background.models import Kind, TransitionMessage
-from django_logic.background.settle import Ended
+from django_logic.background.settle import Ended, Outcome
 
 #: Endings after which a row is due again, or somebody else's.
 GOES_ON = (Ended.RETRY, Ended.SNOOZED, Ended.DEFERRED, Ended.LOST)
 
-__all__ = ["retry_pending", "run_available", "run_row", "run_rows_after_commit"]
+__all__ = ["failure_of", "retry_pending", "run_available", "run_row", "run_rows_after_commit"]
 
 
 def run_available(queues: Iterable[str] | None = None, limit: int | None = None, *, using: str = "default") -> int:
@@ -55,14 +55,21 @@ def retry_pending(*, using: str = "default") -> int:
     return run_available(using=using)
 
 
-def run_row(alias: str, pk: int, transition_id: UUID) -> BaseException | None:
+def run_row(alias: str, pk: int, transition_id: UUID) -> Outcome | None:
     """
-    Run an attempt of one row here and now, and what follows once that is committed; return what it failed with.
+    Run an attempt of one row here and now, and what follows once that is committed; None when it could not be claimed.
 
-    Transaction: as `attempt.run`. What went another way, or is not known here, has not failed.
+    Transaction: as `attempt.run`.
     """
     outcome = attempt.run(pk, alias)
     run_rows_after_commit(alias, transition_id)
+    return outcome
+
+
+def failure_of(outcome: Outcome | None) -> BaseException | None:
+    """
+    Return what a caller hears of an attempt: what went another way, or is not known here, has not failed.
+    """
     if outcome is None or outcome.ended in (Ended.SUPERSEDED, Ended.DEFERRED):
         return None
     return outcome.error

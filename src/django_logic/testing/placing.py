@@ -4,7 +4,7 @@ Putting an object into a state past everything that would refuse it.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from django.db import models
@@ -12,7 +12,7 @@ from django.db import models
 from django_logic.constraints import TransitionConstraint, suspended
 from django_logic.testing.reading import alias_of, process_of
 
-__all__ = ["place", "put"]
+__all__ = ["place", "put", "unguarded"]
 
 
 def place(instance: models.Model, process_name: str, state: Any) -> None:
@@ -21,11 +21,20 @@ def place(instance: models.Model, process_name: str, state: Any) -> None:
 
     Transaction: joins an open one, except on MySQL where a constraint has to be suspended, which raises there.
     """
-    column, alias = process_of(instance, process_name).column, alias_of(instance)
-    is_guarded = any(isinstance(entry, TransitionConstraint) for entry in column.owner._meta.constraints)
-    with suspended(column.owner, using=alias) if is_guarded else nullcontext():
+    column = process_of(instance, process_name).column
+    with unguarded(column.owner, using=alias_of(instance)):
         put(instance, column.name, state)
     instance.refresh_from_db()
+
+
+def unguarded(*owners: type[models.Model], using: str) -> AbstractContextManager[None]:
+    """
+    Suspend the `TransitionConstraint` of those models that have one.
+    """
+    guarded = [
+        owner for owner in owners if any(isinstance(entry, TransitionConstraint) for entry in owner._meta.constraints)
+    ]
+    return suspended(*guarded, using=using) if guarded else nullcontext()
 
 
 def put(instance: models.Model, field: str, state: Any) -> None:

@@ -4,7 +4,7 @@ A test that reads like the business process: objects, calls, and what they left 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,21 @@ from django.utils.module_loading import import_string
 
 from django_logic import Process
 from django_logic.testing import snapshots
-from django_logic.testing.assertions import Assertions
 from django_logic.testing.driving import drive
-from django_logic.testing.journey import Step, as_list, journey_text
+from django_logic.testing.journey import Step, journey_text
+from django_logic.testing.outcomes import Outcomes
 from django_logic.testing.placing import place
 from django_logic.testing.reading import alias_of, fresh_state, newest_row, process_of
 from django_logic.testing.tracking import Injection
 
 __all__ = ["ProcessScenario", "Scenario", "ScenarioMixin"]
 
-RUN_ROW = "django_logic.background.runner.run_row"
+RUNNER = "django_logic.background.runner"
 Raises = type[BaseException] | tuple[type[BaseException], ...] | bool | None
 FailWith = BaseException | type[BaseException] | Callable[[], BaseException] | None
 
 
-class ScenarioMixin(Assertions):
+class ScenarioMixin(Outcomes):
     """
     Drive objects through a process, inline, and assert what came of it.
 
@@ -95,6 +95,25 @@ class ScenarioMixin(Assertions):
         self._check_action(instance, action, wants_background=False)
         return self._drive(instance, action, "call", fail_side_effect, fail_with, expect_raises, keywords)
 
+    def transition_to(
+        self,
+        instance: models.Model,
+        target: Any,
+        *,
+        fail_side_effect: str | None = None,
+        fail_with: FailWith = None,
+        expect_raises: Raises = None,
+        **keywords: Any,
+    ) -> Any:
+        """
+        Move an object to a state by whichever edge leads there, as `transition` does by its action.
+        """
+        injection = injected(fail_side_effect, fail_with)
+        move = process_of(instance, self.name_of_process()).transition_to
+        return self._complete(
+            instance, f"to {target}", "call", lambda: move(target, **keywords), injection, expect_raises
+        )
+
     def background_transition(
         self,
         instance: models.Model,
@@ -132,11 +151,16 @@ class ScenarioMixin(Assertions):
         alias = alias_of(instance)
 
         def work() -> None:
-            error: BaseException | None = import_string(RUN_ROW)(alias, row.pk, row.transition_id)
+            outcome = import_string(f"{RUNNER}.run_row")(alias, row.pk, row.transition_id)
+            if outcome is None:
+                raise self.refuse(
+                    "Somebody holds the open row, or has just claimed it. advance() ends a claim.", instance
+                )
+            error: BaseException | None = import_string(f"{RUNNER}.failure_of")(outcome)
             if error is not None:
                 raise error
 
-        injection = Injection(fail_side_effect, fail_with) if fail_side_effect is not None else None
+        injection = injected(fail_side_effect, fail_with)
         self._complete(instance, row.transition_name, "retry", work, injection, expect_raises)
 
     def _drive(
@@ -149,9 +173,7 @@ class ScenarioMixin(Assertions):
         expect_raises: Raises,
         keywords: Mapping[str, Any],
     ) -> Any:
-        if fail_with is not None and fail_side_effect is None:
-            raise TypeError("fail_with= says what fail_side_effect= raises. Name the side effect, too.")
-        injection = Injection(fail_side_effect, fail_with) if fail_side_effect is not None else None
+        injection = injected(fail_side_effect, fail_with)
         process = process_of(instance, self.name_of_process())
         call = getattr(process, action)
         return self._complete(instance, action, kind, lambda: call(**keywords), injection, expect_raises)
@@ -199,43 +221,6 @@ class ScenarioMixin(Assertions):
             what = "no background declaration" if wants_background else "background declarations only"
             raise self.refuse(f"{action!r} has {what}. Call {method}.", instance)
 
-    def capture(self, instance: models.Model, names: Iterable[str]) -> dict[str, Any]:
-        """
-        Read these fields from the database, to compare them later.
-        """
-        wanted = as_list(names, "fields")
-        rows = type(instance)._base_manager.using(alias_of(instance)).filter(pk=instance.pk)
-        return rows.values(*wanted).get() if wanted else {}  # no names would mean all
-
-    def assert_changed(
-        self, instance: models.Model, before: Mapping[str, Any], changes: Mapping[str, tuple[Any, Any]]
-    ) -> None:
-        """
-        Check that these fields went from one value to another since they were captured.
-        """
-        now = self.capture(instance, list(changes))
-        for name, (old, new) in changes.items():
-            if (before[name], now[name]) != (old, new):
-                raise self.refuse(
-                    f"{name} went from {before[name]!r} to {now[name]!r}, expected from {old!r} to {new!r}.", instance
-                )
-
-    def assert_unchanged(self, instance: models.Model, before: Mapping[str, Any], names: Iterable[str]) -> None:
-        """
-        Check that these fields are as they were when they were captured.
-        """
-        now = self.capture(instance, names)
-        if changed := {name: (before[name], value) for name, value in now.items() if before[name] != value}:
-            raise self.refuse(f"Changed, and should not have: {changed}.", instance)
-
-    def assert_related_count(self, rows: Any, count: int) -> None:
-        """
-        Check how many rows a queryset or a manager finds now.
-        """
-        found = rows.all().count()
-        if found != count:
-            raise self.refuse(f"{rows.model._meta.label}: {found} rows, expected {count}.")
-
     def snapshot(self, instance: models.Model) -> dict[str, Any]:
         """
         Describe an object and its newest row as plain data: `django_logic.testing.snapshot`.
@@ -247,6 +232,19 @@ class ScenarioMixin(Assertions):
         Put a described object and its row back: `django_logic.testing.from_snapshot`.
         """
         return snapshots.from_snapshot(data, model=self.model)
+
+
+def injected(fail_side_effect: str | None, fail_with: FailWith) -> Injection | None:
+    """
+    Return the failure that a drive is asked for, None for none.
+
+    Raises: TypeError for an exception that no side effect is named for.
+    """
+    if fail_side_effect is not None:
+        return Injection(fail_side_effect, fail_with)
+    if fail_with is not None:
+        raise TypeError("fail_with= says what fail_side_effect= raises. Name the side effect, too.")
+    return None
 
 
 class ProcessScenario(ScenarioMixin, TransactionTestCase):
