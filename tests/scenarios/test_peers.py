@@ -4,7 +4,6 @@ Try on ourselves what users of other libraries reported: one test for each threa
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from io import StringIO
@@ -13,10 +12,11 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.core.management import call_command
-from django.db import IntegrityError, connection, migrations, models, transaction
+from django.db import IntegrityError, migrations, models, transaction
 
 from django_logic import Transition, TransitionConstraint
 from django_logic.models import StatusChange
+from django_logic.testing import race
 from tests.app.models import Child, FromAbstract, OrderProxy, Parcel, SlugDocument, Ticket, UuidDocument
 from tests.app.models import Order as Purchase
 from tests.flows import Bind, declare, moves, noting, stored
@@ -36,30 +36,6 @@ def fails(instance: Any, **keywords: Any) -> None:
     """
     Ticket.objects.filter(pk=instance.pk).update(note="half")
     raise ZeroDivisionError
-
-
-def together(work: Callable[[int], Any], count: int) -> list[Any]:
-    """
-    Run work in threads released at once; return what each answered or raised.
-    """
-    answers: list[Any] = [None] * count
-    gate = threading.Barrier(count)
-
-    def run(place: int) -> None:
-        gate.wait()
-        try:
-            answers[place] = work(place)
-        except Exception as error:
-            answers[place] = error
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=[place]) for place in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
 
 
 @commits
@@ -85,7 +61,7 @@ def test_many_workers_make_one_move(bind: Bind, ticket: Ticket) -> None:
     log: list[Any] = []
     bind(declare(Transition("pay", ["new"], "paid", side_effects=[noting(log)])))
 
-    answers = together(lambda place: Ticket.objects.get(pk=ticket.pk).flow.pay(), 6)
+    answers = [each.answer for each in race(*[lambda: Ticket.objects.get(pk=ticket.pk).flow.pay()] * 6)]
 
     assert sorted(answers, key=str) == [False] * 5 + [True]
     assert (len(log), moves(ticket)) == (1, [("new", "paid")])

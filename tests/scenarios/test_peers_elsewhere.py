@@ -4,19 +4,19 @@ Try on ourselves what was reported beside the state machines: web, events, histo
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
 from django_logic import Action, ProcessManager, Transition
 from django_logic.bulk import bulk_transition
 from django_logic.exceptions import InvalidTransition, TransitionForbidden, TransitionTemporarilyUnavailable
 from django_logic.models import StatusChange
+from django_logic.testing import race
 from tests.app.models import Ticket
 from tests.flows import Bind, declare, moves, names, noting, stored
 from tests.scenarios.seed_app.models import Order
@@ -28,30 +28,6 @@ pytestmark = pytest.mark.django_db
 commits = pytest.mark.django_db(transaction=True)
 
 
-def together(work: Callable[[int], Any], count: int) -> list[Any]:
-    """
-    Run work in threads released at once; return what each answered or raised.
-    """
-    answers: list[Any] = [None] * count
-    gate = threading.Barrier(count)
-
-    def run(place: int) -> None:
-        gate.wait()
-        try:
-            answers[place] = work(place)
-        except Exception as error:
-            answers[place] = error
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=[place]) for place in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
-
-
 @commits
 def test_two_different_moves_from_one_state_leave_no_impossible_edge(bind: Bind, ticket: Ticket) -> None:
     """
@@ -59,9 +35,11 @@ def test_two_different_moves_from_one_state_leave_no_impossible_edge(bind: Bind,
     """
     bind(declare(Transition("archive", ["new"], "archived"), Transition("activate", ["new"], "active")))
 
-    answers = together(
-        lambda place: getattr(Ticket.objects.get(pk=ticket.pk).flow, ("archive", "activate")[place])(), 2
-    )
+    def call(action: str) -> Callable[[], Any]:
+        return lambda: getattr(Ticket.objects.get(pk=ticket.pk).flow, action)()
+
+    first, second = race(call("archive"), call("activate"))
+    answers = [first.answer, second.answer]
 
     assert answers.count(True) == 1
     assert isinstance(next(answer for answer in answers if answer is not True), InvalidTransition)
@@ -191,7 +169,10 @@ def test_callers_of_a_held_row_wait_and_all_get_their_turn(bind: Bind, ticket: T
     log: list[Any] = []
     bind(declare(Action("write_back", ["new"], side_effects=[noting(log, "write_back")])))
 
-    answers = together(lambda place: Ticket.objects.get(pk=ticket.pk).flow.write_back(number=place), 5)
+    def call(number: int) -> Callable[[], Any]:
+        return lambda: Ticket.objects.get(pk=ticket.pk).flow.write_back(number=number)
+
+    answers = [each.answer for each in race(*map(call, range(5)))]
 
     assert answers == [True] * 5
     assert sorted(entry[2]["number"] for entry in log) == [0, 1, 2, 3, 4]

@@ -4,8 +4,6 @@ Prove the second part of the workflow lesson: two workers, one row, and what bel
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from django_logic.exceptions import TransitionTemporarilyUnavailable
+from django_logic.testing import race
 from tests.flows import moves, stored
 from tests.scenarios.seed_app.models import (
     Order,
@@ -164,30 +163,6 @@ def test_rolled_back_order_tells_nobody(warehouse: Warehouse, tasks: tuple[Task,
     assert [task.sent for task in tasks] == [[], []]
 
 
-def together(*workers: Callable[[], Any]) -> list[Any]:
-    """
-    Run workers at once, each on a connection of its own; return what each answered or raised.
-    """
-    answers: list[Any] = [None] * len(workers)
-    gate = threading.Barrier(len(workers))
-
-    def run(place: int, worker: Callable[[], Any]) -> None:
-        gate.wait()
-        try:
-            answers[place] = worker()
-        except Exception as error:
-            answers[place] = error
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
-
-
 @commits
 def test_two_workers_take_the_same_order_and_it_ships_once(warehouse: Warehouse, tasks: tuple[Task, Task]) -> None:
     """
@@ -195,7 +170,7 @@ def test_two_workers_take_the_same_order_and_it_ships_once(warehouse: Warehouse,
     """
     order = Order.objects.create(status="placed")
 
-    answers = together(*[lambda: begin_processing(order.pk, warehouse, tasks)] * 2)
+    answers = [each.answer for each in race(*[lambda: begin_processing(order.pk, warehouse, tasks)] * 2)]
 
     assert answers.count(True) == 1
     loser = next(answer for answer in answers if answer is not True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -193,6 +194,19 @@ class TestSnapshots:
         with pytest.raises(IntegrityError), transaction.atomic():
             from_snapshot(described)
 
+    def test_value_that_would_come_back_as_another_one_is_refused(
+        self, bind: Bind, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        H91: a snapshot does not turn what it can't keep into text.
+        """
+        bind(declare(Transition("go", ["new"], "done")), UuidDocument)
+        document = UuidDocument.objects.create()
+        monkeypatch.setattr(UuidDocument._meta.pk, "value_to_string", lambda _holder: str(uuid4()))
+
+        with pytest.raises(TypeError, match=r"app\.UuidDocument\.\w+ holds a UUID, which a snapshot can't keep"):
+            snapshot(document, state_field="state", process_name="flow")
+
     def test_parents_and_guarded_states_come_back(self, bind: Bind) -> None:
         """
         A child of another table, and an object that no insert could have put where it is.
@@ -267,7 +281,10 @@ class TestDriven:
             parcels.transition(parcel, "pack")
             parcels.background_transition(parcel, "send")
         parcels.transition(parcel, "take_back")
+        with record_driven_transitions() as duplicate:
+            parcels.transition(parcels.create_instance(state="packed"), "pack")
 
+        assert duplicate.action_names == set()
         assert driven.action_names == {"pack", "restart", "send"}
         assert driven.undriven(ParcelProcess) == ["look", "take_back"]
 

@@ -4,6 +4,8 @@ Prove that the matrix finds every difference between a process and the database 
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from django_logic import Process, Transition
@@ -59,6 +61,39 @@ def test_move_of_the_database_that_the_process_lacks_is_found(bind: Bind) -> Non
 
     assert "'placed' -> 'cancelled': no process declares it, and the database takes it" in told
     assert told.count(" -> ") == 1
+
+
+def test_declarations_that_fit_both_are_found(bind: Bind) -> None:
+    """
+    An action that two declarations answer to can never run.
+    """
+    told = matrix_of(bind, PLACE, PAY, CANCEL, Transition("place", ["draft"], "cancelled"))
+
+    assert "'draft': place is declared and refused: " in told
+    assert told.count("\n") == 1
+
+
+def test_action_that_would_run_where_it_is_not_declared_is_found(bind: Bind) -> None:
+    """
+    A process that judges in its own way is judged, too.
+    """
+
+    class Lenient(Process):
+        process_name = "lenient"
+        transitions = [PLACE, PAY, CANCEL]
+
+        def why_not(self, *arguments: Any, **keywords: Any) -> list[Any]:
+            """
+            Refuse nothing.
+            """
+            return []
+
+    bind(Lenient, Order, "status")
+
+    with pytest.raises(AssertionError) as caught:
+        assert_matrix(Lenient, Order)
+
+    assert "'paid': cancel is not declared and would run" in str(caught.value)
 
 
 def test_column_nobody_guards_fails_unless_that_is_wanted(bind: Bind) -> None:

@@ -240,7 +240,9 @@ class TestDrives:
         parcel = parcels.create_instance(state="packed")
         assert "no open row" in fails(parcels.retry_transition, parcel)
         parcels.background_transition(parcel, "send")
-        assert "outcome='succeeded'" in fails(parcels.retry_transition, parcel)
+        told = fails(parcels.retry_transition, parcel)
+        assert "no open row" in told
+        assert "outcome='succeeded'" in told
 
     def test_row_that_is_claimed(self, parcels: Scenario, fails: Fails, clock: Any) -> None:
         """

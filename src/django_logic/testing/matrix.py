@@ -16,6 +16,9 @@ from django_logic.testing.placing import place, put
 
 __all__ = ["assert_matrix"]
 
+#: What no person, data or time can be the reason of.
+BROKEN = (RefusalReason.SOURCE_STATE, RefusalReason.AMBIGUOUS)
+
 
 def assert_matrix(
     process_class: type[Process],
@@ -28,10 +31,11 @@ def assert_matrix(
     """
     Try every move between two states of a process, and tell all that are not as declared.
 
-    For each source state an object is put there. The process must refuse, by its state, exactly the actions that do not
-    start in it; guards are asked, hooks are not run. The database must take exactly the moves that some process of this
-    column declares, and refuse every other one: that needs a `TransitionConstraint`, or ``database=False``. ``create``
-    makes an object that may be in any state, where the model has columns without a default.
+    For each source state an object is put there. The process must refuse every action that does not start in it, and
+    no other one for its state or because two declarations fit; guards are asked, hooks are not run. The database must
+    take exactly the moves that some process of this column declares, and refuse every other one: that needs a
+    `TransitionConstraint`, or ``database=False``. ``create`` makes an object that may be in any state, where the model
+    has columns without a default.
     Raises: AssertionError when the model is not bound to the process, and with every difference.
     """
     instance = create() if create is not None else model._default_manager.using(using).create()
@@ -69,8 +73,7 @@ def judged(process: Process, source: Any) -> Iterator[str]:
         is_declared = any(source in candidate.sources for candidate in candidates)
         is_there = any(candidate.transition.target == source for candidate in candidates)  # a duplicate is no refusal
         reasons = process.why_not(action)
-        is_refused = any(reason.code == RefusalReason.SOURCE_STATE for reason in reasons)
-        if is_declared and is_refused:
+        if is_declared and any(reason.code in BROKEN for reason in reasons):
             yield f"{source!r}: {action} is declared and refused: {'; '.join(reason.message for reason in reasons)}"
         if not (is_declared or is_there or reasons):
             yield f"{source!r}: {action} is not declared and would run"

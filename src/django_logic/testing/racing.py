@@ -23,6 +23,13 @@ class RaceResult:
     value: Any = None
     error: BaseException | None = None
 
+    @property
+    def answer(self) -> Any:
+        """
+        Return what it raised, or else what it returned.
+        """
+        return self.value if self.error is None else self.error
+
 
 def race(*racers: Callable[[], Any], patience: float = 30.0) -> list[RaceResult]:
     """
