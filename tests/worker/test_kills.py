@@ -142,7 +142,7 @@ def test_account_of_a_dead_child_outlives_the_clerk(gate: Gate, ledger: Ledger) 
 
 def test_row_that_kills_every_worker_ends_in_its_failed_state(ledger: Ledger) -> None:
     """
-    Parent and child die each time; every attempt is counted when it starts, so the limit holds.
+    B14: parent and child die each time; every attempt is counted when it starts, so the limit holds.
     """
     job = ask("crash", how="kill_group", times=99)
 
