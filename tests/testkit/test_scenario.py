@@ -155,6 +155,34 @@ def test_move_by_target_is_driven(parcels: Scenario) -> None:
     )
 
 
+class WritesElsewhere:
+    """
+    Send what is written to another database than what is read.
+    """
+
+    def db_for_write(self, model: Any, **_hints: Any) -> str:
+        """
+        Name the database of writes.
+        """
+        return "other"
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_object_is_read_where_it_is_written(parcels: Scenario, settings: Any) -> None:
+    """
+    A project's routers decide for the kit as they do for calls.
+    """
+    settings.DATABASE_ROUTERS = [WritesElsewhere()]
+    pk = Ticket.objects.using("other").create(pk=1).pk
+    parcel = Ticket(pk=pk)
+    parcel._state.adding, parcel._state.db = False, "default"
+
+    parcels.transition(parcel, "pack")
+
+    parcels.assert_journey([{"action": "pack", "before": "new", "after": "packed"}])
+    assert Ticket.objects.using("other").get().state == "packed"
+
+
 class TestDrives:
     """
     What makes a drive itself fail.

@@ -11,8 +11,9 @@ from django.db import models
 
 from django_logic.exceptions import Refusal
 from django_logic.states import as_text
+from django_logic.subject import alias_of
 from django_logic.testing.journey import EFFECT_SLOTS, JourneyStep, Step, as_list, differences, journey_text
-from django_logic.testing.reading import alias_of, fresh_state, newest_row, process_of
+from django_logic.testing.reading import fresh_state, newest_row, process_of
 from django_logic.testing.tracking import hook_names
 
 __all__ = ["Assertions"]

@@ -13,8 +13,9 @@ from django.test import TestCase
 
 from django_logic.background import run_available
 from django_logic.conf import sync_execution
+from django_logic.subject import alias_of
 from django_logic.testing.journey import Step
-from django_logic.testing.reading import alias_of, fresh_state, process_of
+from django_logic.testing.reading import fresh_state, process_of
 from django_logic.testing.tracking import Injection, tracked
 
 __all__ = ["drive", "run_background", "within_commits"]

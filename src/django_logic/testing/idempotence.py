@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db import models
 
+from django_logic.subject import alias_of
 from django_logic.testing.journey import as_list
-from django_logic.testing.reading import alias_of
 
 __all__ = ["assert_idempotent"]
 

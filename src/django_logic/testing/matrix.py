@@ -11,8 +11,9 @@ from django.db import DatabaseError, models, transaction
 
 from django_logic import Process, ProcessManager
 from django_logic.exceptions import RefusalReason
-from django_logic.machines import machines
+from django_logic.machines import machine_of
 from django_logic.testing.placing import place, put
+from django_logic.verify import sharers_of
 
 __all__ = ["assert_matrix"]
 
@@ -41,8 +42,8 @@ def assert_matrix(
     instance = create() if create is not None else model._default_manager.using(using).create()
     process: Process = getattr(instance, binding_of(process_class, model).process_class.process_name)
     column = process.column
-    sharers = [entry for entry in machines(column.owner) if entry.column.name == column.name]
-    edges = frozenset().union(*(entry.edges for entry in sharers)) if sharers else process.tree.edges
+    sharers = sharers_of(machine_of(column.owner, column.process_name))
+    edges = frozenset().union(*(entry.edges for entry in sharers))
     found: list[str] = []
     for source in sorted(process.tree.states, key=str):
         place(instance, process.process_name, source)

@@ -10,7 +10,8 @@ from typing import Any
 from django.db import models
 
 from django_logic.constraints import TransitionConstraint, suspended
-from django_logic.testing.reading import alias_of, process_of
+from django_logic.subject import alias_of
+from django_logic.testing.reading import process_of
 
 __all__ = ["place", "put", "unguarded"]
 

@@ -10,8 +10,9 @@ from django.apps import apps
 from django.db import models
 
 from django_logic import Process
+from django_logic.subject import alias_of
 
-__all__ = ["alias_of", "fresh_state", "newest_row", "process_of", "row_text", "rows_of"]
+__all__ = ["fresh_state", "newest_row", "process_of", "row_text", "rows_of"]
 
 #: What a failure tells of a row of background work.
 KEY_FIELDS = (
@@ -28,13 +29,6 @@ def process_of(instance: models.Model, process_name: str) -> Process:
     """
     process: Process = getattr(instance, process_name)
     return process
-
-
-def alias_of(instance: models.Model) -> str:
-    """
-    Return the database an object lives in.
-    """
-    return instance._state.db or "default"
 
 
 def fresh_state(instance: models.Model, process_name: str) -> Any:

@@ -12,7 +12,8 @@ from django.db import models
 
 from django_logic import Process, conf
 from django_logic.clock import FromNow
-from django_logic.testing.reading import alias_of, process_of, rows_of
+from django_logic.subject import alias_of
+from django_logic.testing.reading import process_of, rows_of
 from django_logic.tree import Candidate, dotted
 
 __all__ = ["open_transition_message"]

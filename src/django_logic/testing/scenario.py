@@ -13,12 +13,13 @@ from django.test import TransactionTestCase
 from django.utils.module_loading import import_string
 
 from django_logic import Process
+from django_logic.subject import alias_of
 from django_logic.testing import snapshots
 from django_logic.testing.driving import drive
 from django_logic.testing.journey import Step, journey_text
 from django_logic.testing.outcomes import Outcomes
 from django_logic.testing.placing import place
-from django_logic.testing.reading import alias_of, fresh_state, newest_row, process_of
+from django_logic.testing.reading import fresh_state, newest_row, process_of
 from django_logic.testing.tracking import Injection
 
 __all__ = ["ProcessScenario", "Scenario", "ScenarioMixin"]

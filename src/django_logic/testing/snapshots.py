@@ -15,8 +15,9 @@ from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models, transaction
 
+from django_logic.subject import alias_of
 from django_logic.testing.placing import unguarded
-from django_logic.testing.reading import alias_of, newest_row, rows_of
+from django_logic.testing.reading import newest_row, rows_of
 
 __all__ = ["from_snapshot", "snapshot"]
 
