@@ -25,7 +25,6 @@ from django_logic.background.restore import (
     loaded,
     reading_of,
     rebuild,
-    restore,
 )
 from django_logic.background.settle import Ended, Outcome
 from django_logic.background.testpoints import reach
@@ -136,7 +135,7 @@ def prepare(attempt: Attempt, declaration: Declaration) -> None:
     if not transition.prepare:
         return
     settle.keep(message, alias, message.timeout_seconds or PREPARE_LEASE)
-    restored = attempt.restored = restore(message, alias)
+    restored = attempt.restored = rebuild(message, alias, declaration, load(message, declaration, alias))
     guard(restored)
     attempt.is_prepared = True
     hooks.run_side_effects(restored.call, transition.prepare)
