@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import connection
+from django.db import connection, transaction
+from django.test.utils import isolate_apps
 
+from django_logic import Transition
 from django_logic.background.claim import take_next
 from django_logic.background.lanes import lanes_of
 from django_logic.background.models import TransitionMessage
 from django_logic.exceptions import TransitionForbidden, TransitionNotAllowed
 from django_logic.testing import JourneyStep, Scenario
-from tests.app.models import Ticket
+from tests.app.models import Sale, Ticket
+from tests.flows import Bind, declare, names, noting
 from tests.testkit import shop
 from tests.testkit.shop import ParcelProcess
 
@@ -153,6 +156,51 @@ def test_move_by_target_is_driven(parcels: Scenario) -> None:
             {"action": "to returned", "failed": True, "after": "packed"},
         ]
     )
+
+
+def test_model_with_a_table_is_moved_by_its_own_method(process_scenario: Callable[..., Scenario]) -> None:
+    """
+    What a model's ``transition_to`` does beside the move is a part of the drive.
+    """
+    with isolate_apps("tests.app"):
+
+        class NotedSale(Sale):
+            class Meta:
+                app_label = "app"
+                proxy = True
+
+            def transition_to(self, target: Any, **keywords: Any) -> bool:
+                return super().transition_to(target, reason="by its own method", **keywords)
+
+    sales = process_scenario(type(Sale().process), NotedSale)
+    sale = sales.create_instance()
+
+    assert sales.transition_to(sale, "placed", actor="web") is True
+
+    sales.assert_history(sale, [("draft", "placed", "web")])
+    assert sale.history.get().reason == "by its own method"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("rolls_back", [False, True])
+def test_callbacks_wait_for_the_commit_of_a_caller(
+    bind: Bind, process_scenario: Callable[..., Scenario], rolls_back: bool
+) -> None:
+    """
+    A transaction that a test opens on a database that commits is a caller's: callbacks run once after it, or never.
+    """
+    log: list[Any] = []
+    process = bind(declare(Transition("pay", ["new"], "paid", callbacks=[noting(log, "tell")])))
+    tickets = process_scenario(process, Ticket, state_field="state")
+    ticket = tickets.create_instance()
+
+    with transaction.atomic():
+        tickets.transition(ticket, "pay")
+        within = names(log)
+        transaction.set_rollback(rolls_back)
+
+    assert (within, names(log)) == ([], [] if rolls_back else ["tell"])
+    tickets.assert_state(ticket, "new" if rolls_back else "paid")
 
 
 class WritesElsewhere:
@@ -395,7 +443,7 @@ class TestAssertions:
         parcel = parcels.create_instance()
         parcels.transition(parcel, "pack", user=get_user_model()(username="bob"), expect_raises=TransitionForbidden)
         parcels.assert_raised()
-        parcels.assert_raised(TransitionForbidden)
+        assert parcels.assert_raised(TransitionForbidden).reason == "permission"
         assert "expected <class 'KeyError'>" in fails(parcels.assert_raised, KeyError)
         assert "lacks 'no such text'" in fails(parcels.assert_raised, match="no such text")
         assert "let out TransitionForbidden" in fails(parcels.assert_not_raised)
@@ -431,6 +479,11 @@ class TestAssertions:
             parcels.assert_history, parcel, [("new", "packed", "boss")]
         )
         assert "expected []" in fails(parcels.assert_history, parcel, [])
+        parcels.assert_history(parcel, [("new", "packed", clerk.username)])
+        namesake = get_user_model()(username=clerk.username, pk=clerk.pk + 1)
+        assert f"expected [('new', 'packed', 'clerk (user {clerk.pk + 1})')]" in fails(
+            parcels.assert_history, parcel, [("new", "packed", namesake)]
+        )
 
     def test_rows(self, parcels: Scenario, fails: Fails) -> None:
         """

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import models
 
+from django_logic.call import identify
 from django_logic.exceptions import Refusal
 from django_logic.states import as_text
 from django_logic.subject import alias_of
@@ -149,9 +150,9 @@ class Assertions:
 
     def assert_raised(
         self, kind: type[BaseException] | tuple[type[BaseException], ...] | None = None, *, match: str | None = None
-    ) -> None:
+    ) -> Any:
         """
-        Check what the last drive let out; ``match`` is a part of its text.
+        Check what the last drive let out, and return it; ``match`` is a part of its text.
         """
         error = self.last_step().error
         if error is None:
@@ -160,6 +161,7 @@ class Assertions:
             raise self.refuse(f"The last drive let out {error!r}, expected {kind!r}.")
         if match is not None and match not in str(error):
             raise self.refuse(f"The last drive let out {error!r}, whose text lacks {match!r}.")
+        return error
 
     def assert_not_raised(self) -> None:
         """
@@ -191,10 +193,18 @@ class Assertions:
     def assert_history(self, instance: models.Model, moves: Iterable[tuple[Any, Any, Any]]) -> None:
         """
         Check all recorded moves of an object, in order: from, to, and who (a user, a name, or None for nobody).
+
+        A user is compared by key and name, so that a namesake is somebody else.
         """
-        process = process_of(instance, self.name_of_process())
-        found = list(process.history.values_list("from_state", "to_state", "actor_label"))
-        wanted = [(as_text(start), as_text(end), actor_text(actor)) for start, end, actor in moves]
+        asked = [(as_text(start), as_text(end), *identify(actor)) for start, end, actor in moves]
+        history = process_of(instance, self.name_of_process()).history
+        rows = history.values_list("from_state", "to_state", "actor_id", "actor_label")
+        has_key = [bool(key) for _start, _end, key, _name in asked]
+        found = [
+            (start, end, actor_text(key if place < len(asked) and has_key[place] else "", name))
+            for place, (start, end, key, name) in enumerate(rows)
+        ]
+        wanted = [(start, end, actor_text(key, name)) for start, end, key, name in asked]
         if found != wanted:
             raise self.refuse(f"The history is {found}, expected {wanted}.", instance)
 
@@ -242,10 +252,8 @@ def told(reasons: Iterable[Refusal]) -> list[str]:
     return [f"{reason.code}: {reason.message}" for reason in reasons]
 
 
-def actor_text(actor: Any) -> str:
+def actor_text(key: str, name: str) -> str:
     """
-    Return who moved an object as history has it.
+    Return who moved an object as a failure tells it.
     """
-    if actor is None:
-        return ""
-    return str(actor.get_username() if hasattr(actor, "get_username") else actor)
+    return f"{name} (user {key})" if key else name

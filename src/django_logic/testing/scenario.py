@@ -12,7 +12,7 @@ from django.db import models
 from django.test import TransactionTestCase
 from django.utils.module_loading import import_string
 
-from django_logic import Process
+from django_logic import Process, TransitionsMixin
 from django_logic.subject import alias_of
 from django_logic.testing import snapshots
 from django_logic.testing.driving import drive
@@ -108,11 +108,15 @@ class ScenarioMixin(Outcomes):
     ) -> Any:
         """
         Move an object to a state by whichever edge leads there, as `transition` does by its action.
+
+        A model with a table is called by its own ``transition_to``, as its application does.
         """
         injection = injected(fail_side_effect, fail_with)
-        move = process_of(instance, self.name_of_process()).transition_to
+        name = self.name_of_process()
+        has_table = isinstance(instance, TransitionsMixin) and name == Process.process_name
+        owner: Any = instance if has_table else process_of(instance, name)
         return self._complete(
-            instance, f"to {target}", "call", lambda: move(target, **keywords), injection, expect_raises
+            instance, f"to {target}", "call", lambda: owner.transition_to(target, **keywords), injection, expect_raises
         )
 
     def background_transition(
