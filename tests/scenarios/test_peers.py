@@ -5,7 +5,6 @@ Try on ourselves what users of other libraries reported: one test for each threa
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from io import StringIO
 from typing import Any
 
@@ -16,10 +15,12 @@ from django.db import IntegrityError, migrations, models, transaction
 
 from django_logic import Transition, TransitionConstraint
 from django_logic.models import StatusChange
-from django_logic.testing import race
+from django_logic.testing import Scenario
 from tests.app.models import Child, FromAbstract, OrderProxy, Parcel, SlugDocument, Ticket, UuidDocument
 from tests.app.models import Order as Purchase
-from tests.flows import Bind, declare, moves, noting, stored
+from tests.app.process import OrderProcess, PaymentProcess
+from tests.app.process import ParcelProcess as PackingProcess
+from tests.flows import noting
 from tests.migrations.timeline import create_order, timeline
 from tests.scenarios.seed_app.models import Order
 
@@ -28,6 +29,10 @@ pytestmark = pytest.mark.django_db
 
 #: Marks what depends on a real commit: callbacks, threads, the fast path outside any transaction.
 commits = pytest.mark.django_db(transaction=True)
+
+Scenarios = Callable[..., Scenario]
+PAY = Transition("pay", ["new"], "paid")
+SHIP = Transition("ship", ["paid"], "sent")
 
 
 def fails(instance: Any, **keywords: Any) -> None:
@@ -39,60 +44,64 @@ def fails(instance: Any, **keywords: Any) -> None:
 
 
 @commits
-def test_second_worker_finds_the_move_done(bind: Bind, ticket: Ticket) -> None:
+def test_second_worker_finds_the_move_done(tickets_with: Scenarios) -> None:
     """
     Two stale copies run one move; its effect happens once (django-fsm#46, django-logic#86).
     """
-    log: list[Any] = []
-    bind(declare(Transition("pay", ["new"], "paid", side_effects=[noting(log)])))
+    tickets = tickets_with(Transition("pay", ["new"], "paid", side_effects=[noting([], "charge")]))
+    ticket = tickets.create_instance()
     first, second = Ticket.objects.get(), Ticket.objects.get()
 
-    answers = [first.flow.pay(), second.flow.pay()]
+    answers = [tickets.transition(first, "pay"), tickets.transition(second, "pay")]
 
     assert answers == [True, False]
-    assert (len(log), moves(ticket)) == (1, [("new", "paid")])
+    tickets.assert_journey([{"action": "pay", "side_effects": ["charge"]}, {"action": "pay", "side_effects": []}])
+    tickets.assert_history(ticket, [("new", "paid", None)])
 
 
 @commits
-def test_many_workers_make_one_move(bind: Bind, ticket: Ticket) -> None:
+def test_many_workers_make_one_move(tickets_with: Scenarios, race: Callable[..., Any]) -> None:
     """
     However many ask at once, one wins, with one effect and one record (django-fsm#46).
     """
     log: list[Any] = []
-    bind(declare(Transition("pay", ["new"], "paid", side_effects=[noting(log)])))
+    tickets = tickets_with(Transition("pay", ["new"], "paid", side_effects=[noting(log)]))
+    ticket = tickets.create_instance()
 
     answers = [each.answer for each in race(*[lambda: Ticket.objects.get(pk=ticket.pk).flow.pay()] * 6)]
 
     assert sorted(answers, key=str) == [False] * 5 + [True]
-    assert (len(log), moves(ticket)) == (1, [("new", "paid")])
+    assert len(log) == 1
+    tickets.assert_history(ticket, [("new", "paid", None)])
 
 
-def test_database_refuses_what_the_library_would() -> None:
+def test_database_refuses_what_the_library_would(orders: Scenario) -> None:
     """
     ``update()`` can write neither an unknown state nor an illegal move; other columns are free (django-fsm#295).
     """
-    order = Order.objects.create()
+    order = orders.create_instance()
+    before = orders.capture(order, ["status", "note"])
 
     for status in ("asdf", "fulfilled"):
         with pytest.raises(IntegrityError), transaction.atomic():
             Order.objects.filter(pk=order.pk).update(status=status)
     Order.objects.filter(pk=order.pk).update(note="x")
 
-    assert order.transition_to("placed") is True
-    assert (stored(order, "status"), stored(order, "note")) == ("placed", "x")
+    assert orders.transition_to(order, "placed") is True
+    orders.assert_changed(order, before, {"status": ("draft", "placed"), "note": ("", "x")})
 
 
-def test_refresh_works_in_every_form(bind: Bind, ticket: Ticket) -> None:
+def test_refresh_works_in_every_form(tickets_with: Scenarios) -> None:
     """
     After a foreign move the instance can be refreshed, wholly, in part or in vain, and moved on (django-fsm#174, #255).
     """
-    bind(declare(Transition("pay", ["new"], "paid"), Transition("ship", ["paid"], "sent")))
-    gone = Ticket.objects.create()
+    tickets = tickets_with(PAY, SHIP)
+    ticket, gone = tickets.create_instance(), tickets.create_instance()
 
-    Ticket.objects.get(pk=ticket.pk).flow.pay()
+    tickets.transition(Ticket.objects.get(pk=ticket.pk), "pay")
     ticket.refresh_from_db()
     refreshed = ticket.state
-    ticket.flow.ship()
+    tickets.transition(ticket, "ship")
     ticket.refresh_from_db(fields=["note"])
     Ticket.objects.filter(pk=gone.pk).delete()
     with pytest.raises(Ticket.DoesNotExist):
@@ -100,58 +109,66 @@ def test_refresh_works_in_every_form(bind: Bind, ticket: Ticket) -> None:
     ticket.note = "kept"
     ticket.save()
 
-    assert (refreshed, ticket.state, stored(ticket)) == ("paid", "sent", "sent")
-    assert moves(ticket) == [("new", "paid"), ("paid", "sent")]
+    assert (refreshed, ticket.state) == ("paid", "sent")
+    tickets.assert_state(ticket, "sent")
+    tickets.assert_history(ticket, [("new", "paid", None), ("paid", "sent", None)])
 
 
 @commits
-def test_stale_copy_moves_from_the_fresh_state(bind: Bind, ticket: Ticket) -> None:
+def test_stale_copy_moves_from_the_fresh_state(tickets_with: Scenarios) -> None:
     """
     A copy that slept through a foreign move needs no refresh to make the next one (django-fsm#255).
     """
-    bind(declare(Transition("pay", ["new"], "paid"), Transition("ship", ["paid"], "sent", side_effects=[noting([])])))
+    tickets = tickets_with(PAY, Transition("ship", ["paid"], "sent", side_effects=[noting([])]))
+    ticket = tickets.create_instance()
     stale = Ticket.objects.get()
-    ticket.flow.pay()
+    tickets.transition(ticket, "pay")
 
-    assert stale.flow.ship() is True
+    assert tickets.transition(stale, "ship") is True
 
-    assert (stale.state, stored(ticket)) == ("sent", "sent")
+    assert stale.state == "sent"
+    tickets.assert_state(stale, "sent")
 
 
-def test_permission_is_checked_by_the_call_itself(
-    bind: Bind, ticket: Ticket, clerk: Any, django_user_model: Any
-) -> None:
+def test_permission_is_checked_by_the_call_itself(tickets_with: Scenarios, clerk: Any, django_user_model: Any) -> None:
     """
     A call with a person checks, one without follows the one rule of system calls (django-fsm#263, viewflow#472).
     """
     boss = django_user_model.objects.create_user("boss", is_staff=True)
-    bind(declare(Transition("approve", ["new"], "approved", permissions=[lambda instance, user: user.is_staff])))
+    tickets = tickets_with(
+        Transition("approve", ["new"], "approved", permissions=[lambda instance, user: user.is_staff])
+    )
+    ticket = tickets.create_instance()
 
-    with pytest.raises(PermissionDenied):
-        ticket.flow.approve(actor=clerk)
-    refused = (stored(ticket), moves(ticket), ticket.flow.get_available_actions(user=clerk))
-    ticket.flow.approve(actor=boss)
+    tickets.transition(ticket, "approve", actor=clerk, expect_raises=PermissionDenied)
+    tickets.assert_state(ticket, "new")
+    tickets.assert_refused(ticket, "approve", "permission", user=clerk)
+    tickets.assert_not_available(ticket, ["approve"], user=clerk)
+    tickets.transition(ticket, "approve", actor=boss)
 
-    assert refused == ("new", [], [])
+    tickets.assert_history(ticket, [("new", "approved", boss)])
     assert ticket.flow.history.get().actor == boss
 
 
 @commits
-def test_failed_state_survives_and_the_error_is_told(bind: Bind, ticket: Ticket) -> None:
+def test_failed_state_survives_and_the_error_is_told(tickets_with: Scenarios) -> None:
     """
     The failed state is in the database with its record, and the caller gets the error (django-fsm#231, #234).
     """
-    bind(declare(Transition("charge", ["new"], "charged", side_effects=[fails], failed_state="failed")))
-    other = Ticket.objects.create()
+    tickets = tickets_with(Transition("charge", ["new"], "charged", side_effects=[fails], failed_state="failed"))
+    ticket, other = tickets.create_instance(), tickets.create_instance()
+    before = tickets.capture(ticket, ["note"])
 
-    with pytest.raises(ZeroDivisionError):
-        ticket.flow.charge()
+    tickets.transition(ticket, "charge", expect_raises=ZeroDivisionError)
     with pytest.raises(ZeroDivisionError), transaction.atomic():
-        other.flow.charge()
+        tickets.transition(other, "charge")
 
-    assert (stored(ticket), stored(ticket, "note"), moves(ticket)) == ("failed", "", [("new", "failed")])
+    tickets.assert_state(ticket, "failed")
+    tickets.assert_unchanged(ticket, before, ["note"])
+    tickets.assert_history(ticket, [("new", "failed", None)])
     # Inside a caller's transaction all of it lives or dies with that transaction.
-    assert (stored(other), moves(other)) == ("new", [])
+    tickets.assert_state(other, "new")
+    tickets.assert_history(other, [])
 
 
 @pytest.mark.parametrize(
@@ -162,65 +179,77 @@ def test_failed_state_survives_and_the_error_is_told(bind: Bind, ticket: Ticket)
         lambda: SlugDocument.objects.create(slug="9" * 60),
     ],
 )
-def test_key_of_any_kind_logs_and_lists(make: Callable[[], Any]) -> None:
+def test_key_of_any_kind_logs_and_lists(process_scenario: Scenarios, make: Callable[[], Any]) -> None:
     """
     UUID and text keys are logged as they are (fsm-log#34, #104).
     """
     document = make()
+    documents = process_scenario(type(document.process), type(document), state_field="state")
 
-    document.process.publish()
+    documents.transition(document, "publish")
 
-    assert document.process.history.get().to_state == "published"
+    documents.assert_history(document, [("new", "published", None)])
     assert StatusChange.objects.get(instance_id=str(document.pk)).to_state == "published"
 
 
 @commits
-def test_failed_move_undoes_itself_and_the_outer_work_commits(bind: Bind, ticket: Ticket) -> None:
+def test_failed_move_undoes_itself_and_the_outer_work_commits(tickets_with: Scenarios) -> None:
     """
     Caught inside an outer transaction, a failed move leaves nothing of itself and spoils nothing (statesman#205).
     """
-    bind(declare(Transition("ship", ["new"], "sent", side_effects=[fails])))
+    tickets = tickets_with(Transition("ship", ["new"], "sent", side_effects=[fails]))
+    ticket = tickets.create_instance()
+    before = tickets.capture(ticket, ["state", "note"])
 
     with transaction.atomic():
-        other = Ticket.objects.create(note="other")
-        with suppress(ZeroDivisionError):
-            ticket.flow.ship()
+        tickets.create_instance(note="other")
+        tickets.transition(ticket, "ship", expect_raises=ZeroDivisionError)
 
-    assert (stored(ticket), stored(ticket, "note"), moves(ticket)) == ("new", "", [])
-    assert stored(other, "note") == "other"
+    tickets.assert_unchanged(ticket, before, ["state", "note"])
+    tickets.assert_history(ticket, [])
+    tickets.assert_related_count(Ticket.objects.filter(note="other"), 1)
 
 
-def test_proxies_children_and_abstract_parents_keep_their_moves() -> None:
+def test_proxies_children_and_abstract_parents_keep_their_moves(process_scenario: Scenarios) -> None:
     """
     Lists, history and constraint names work for each kind of inheritance (django-fsm#209, #256, #15).
     """
     order = Purchase.objects.create()
     proxy = OrderProxy.objects.get(pk=order.pk)
-    listed = proxy.process.get_available_actions()
-    abstract, child = FromAbstract.objects.create(), Child.objects.create()
     told = StringIO()
 
-    assert listed == order.process.get_available_actions() == ["approve", "cancel"]
-    assert [proxy.process.cancel(), abstract.process.publish(), child.process.publish()] == [True] * 3
+    assert proxy.process.get_available_actions() == order.process.get_available_actions() == ["approve", "cancel"]
+    for instance, action, move in (
+        (proxy, "cancel", ("draft", "cancelled", None)),
+        (FromAbstract.objects.create(), "publish", ("new", "published", None)),
+        (Child.objects.create(), "publish", ("new", "published", None)),
+    ):
+        scenario = process_scenario(type(instance.process), type(instance))
+        assert scenario.transition(instance, action) is True
+        scenario.assert_history(instance, [move])
     call_command("check", stdout=told, stderr=told)
 
-    assert (stored(order, "status"), moves(order, "process")) == ("cancelled", [("draft", "cancelled")])
-    assert (moves(abstract, "process"), moves(child, "process")) == ([("new", "published")], [("new", "published")])
+    purchases = process_scenario(OrderProcess, Purchase)
+    purchases.assert_state(order, "cancelled")
+    purchases.assert_history(order, [("draft", "cancelled", None)])
 
 
-def test_two_machines_of_one_model_stay_apart() -> None:
+def test_two_machines_of_one_model_stay_apart(process_scenario: Scenarios) -> None:
     """
     State, history and versions of two fields don't touch each other (statesman#500, fsm-log#74).
     """
-    parcel = Parcel.objects.create()
+    payments = process_scenario(PaymentProcess, Parcel, state_field="payment_status")
+    packings = process_scenario(PackingProcess, Parcel, state_field="parcel_status")
+    parcel = payments.create_instance()
 
-    parcel.payment.pay()
-    parcel.parcel.pack()
-    newest = (parcel.payment.history.last().to_state, parcel.parcel.history.last().to_state)
-    parcel.payment.refund()
+    payments.transition(parcel, "pay")
+    packings.transition(parcel, "pack")
+    packings.assert_history(parcel, [("new", "packed", None)])
+    payments.assert_history(parcel, [("new", "paid", None)])
+    payments.transition(parcel, "refund")
 
-    assert newest == ("paid", "packed")
-    assert stored(parcel, "parcel_status") == "packed"
+    payments.assert_history(parcel, [("new", "paid", None), ("paid", "refunded", None)])
+    packings.assert_state(parcel, "packed")
     assert set(StatusChange.objects.values_list("field_name", "sequence")) == {
         ("payment_status", 1),
         ("payment_status", 2),

@@ -1,7 +1,7 @@
 """
 Prove that the manual's example runs as it is written there: installed, bound, migrated, called, refused.
 
-Its background transitions, workers and test kit are later chapters and not touched here.
+Its background transitions and workers are later chapters and not touched here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from django.core.exceptions import PermissionDenied
 
 from django_logic import Action, Transition
 from django_logic.exceptions import TransitionNotAllowed, TransitionTemporarilyUnavailable
+from django_logic.testing import Scenario, assert_matrix
 from tests.app.models import Item, Order, Product, Ticket
-from tests.app.process import SENT
-from tests.flows import Bind, declare, moves, names, noting, records, stored
+from tests.app.process import SENT, OrderProcess
+from tests.flows import names, noting, records
 
 SHOP = Path(__file__).parent / "seed_app"
 
@@ -61,21 +63,22 @@ def staff(db: None, django_user_model: Any) -> Any:
 
 
 @pytest.fixture
-def order(db: None) -> Order:
+def orders(process_scenario: Callable[..., Scenario]) -> Scenario:
+    """
+    Give a scenario of the manual's orders.
+    """
+    return process_scenario(OrderProcess, Order)
+
+
+@pytest.fixture
+def order(orders: Scenario) -> Order:
     """
     Give an order of two from a stock of three.
     """
     SENT.clear()
-    order = Order.objects.create()
+    order = orders.create_instance()
     Item.objects.create(order=order, product=Product.objects.create(name="tea", stock=3), quantity=2)
     return order
-
-
-def stock() -> int:
-    """
-    Read what is left.
-    """
-    return Product.objects.get().stock
 
 
 def manage(folder: Path, *arguments: str) -> str:
@@ -113,184 +116,184 @@ def test_new_project_runs_the_manual_from_install_to_transition(tmp_path: Path) 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_approval_reserves_stock_and_sends_one_mail(order: Order, staff: Any) -> None:
+def test_approval_reserves_stock_and_sends_one_mail(orders: Scenario, order: Order, staff: Any) -> None:
     """
     ``order.process.approve(user=request.user)``: conditions, permissions, side effects, state, then callbacks.
     """
-    approved = Order.objects.get(pk=order.pk).process.approve(user=staff)
+    approved = orders.transition(Order.objects.get(pk=order.pk), "approve", user=staff)
 
     assert approved is True
-    assert (stored(order, "status"), stock(), SENT) == ("approved", 1, [order.pk])
-    assert moves(order, "process") == [("draft", "approved")]
+    orders.assert_journey(
+        [{"action": "approve", "side_effects": ["reserve_stock"], "callbacks": ["send_approval_email"]}]
+    )
+    orders.assert_state(order, "approved")
+    orders.assert_history(order, [("draft", "approved", staff)])
+    assert (Product.objects.get().stock, SENT) == (1, [order.pk])
 
 
 @pytest.mark.django_db(transaction=True)
-def test_second_click_changes_nothing(order: Order, staff: Any) -> None:
+def test_second_click_changes_nothing(orders: Scenario, order: Order, staff: Any) -> None:
     """
     The same request again reserves nothing and sends nothing.
     """
-    order.process.approve(user=staff)
+    orders.transition(order, "approve", user=staff)
 
-    again = order.process.approve(user=staff)
+    again = orders.transition(order, "approve", user=staff)
 
     assert again is False
-    assert (stock(), SENT, moves(order, "process")) == (1, [order.pk], [("draft", "approved")])
+    orders.assert_journey([{"action": "approve"}, {"action": "approve", "side_effects": [], "callbacks": []}])
+    orders.assert_history(order, [("draft", "approved", staff)])
+    assert (Product.objects.get().stock, SENT) == (1, [order.pk])
 
 
-@pytest.mark.django_db
-def test_missing_stock_refuses_the_approval(order: Order, staff: Any) -> None:
+def test_missing_stock_refuses_the_approval(orders: Scenario, order: Order, staff: Any) -> None:
     """
     A condition that does not answer True makes the transition unavailable.
     """
     Product.objects.update(stock=1)
 
-    with pytest.raises(TransitionNotAllowed) as caught:
-        order.process.approve(user=staff)
+    orders.transition(order, "approve", user=staff, expect_raises=TransitionNotAllowed)
 
-    assert (caught.value.reason, caught.value.reasons[0].params["hook"]) == ("condition", "has_stock")
+    refusal = orders.assert_raised()
+    assert (refusal.reason, refusal.reasons[0].params["hook"]) == ("condition", "has_stock")
     assert order.process.get_available_actions(user=staff) == ["cancel"]
-    assert (stored(order, "status"), stock(), records()) == ("draft", 1, (0, 0))
+    orders.assert_state(order, "draft")
+    assert (Product.objects.get().stock, records()) == (1, (0, 0))
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("who", ["clerk", "visitor"])
-def test_user_without_the_permission_is_refused(order: Order, clerk: Any, who: str) -> None:
+def test_user_without_the_permission_is_refused(orders: Scenario, order: Order, clerk: Any, who: str) -> None:
     """
     Permissions receive the user; a visitor is one.
     """
     user = clerk if who == "clerk" else AnonymousUser()
 
-    with pytest.raises(PermissionDenied) as caught:
-        order.process.approve(user=user)
+    orders.transition(order, "approve", user=user, expect_raises=PermissionDenied)
 
-    assert isinstance(caught.value, TransitionNotAllowed)
+    orders.assert_raised(TransitionNotAllowed)
     assert order.process.get_available_actions(user=user) == ["cancel"]
-    assert (stored(order, "status"), stock()) == ("draft", 3)
+    orders.assert_state(order, "draft")
+    assert Product.objects.get().stock == 3
 
 
-@pytest.mark.django_db
-def test_call_without_a_user_is_a_system_call(order: Order) -> None:
+def test_call_without_a_user_is_a_system_call(orders: Scenario, order: Order) -> None:
     """
     It skips every permission check, and no condition.
     """
     assert order.process.get_available_actions() == ["approve", "cancel"]
-    assert order.process.approve() is True
-    assert stock() == 1
+    assert orders.transition(order, "approve") is True
+    orders.assert_history(order, [("draft", "approved", None)])
+    assert Product.objects.get().stock == 1
 
 
-@pytest.mark.django_db
-def test_transition_starts_from_its_sources_only(order: Order, staff: Any) -> None:
+def test_transition_starts_from_its_sources_only(orders: Scenario, order: Order, staff: Any) -> None:
     """
     ``cancel`` leaves draft and approved; nothing leaves cancelled.
     """
-    assert order.process.cancel(user=staff) is True
+    assert orders.transition(order, "cancel", user=staff) is True
 
-    with pytest.raises(TransitionNotAllowed) as caught:
-        order.process.approve(user=staff)
+    orders.transition(order, "approve", user=staff, expect_raises=TransitionNotAllowed)
 
-    assert (caught.value.reason, caught.value.current_state) == ("source_state", "cancelled")
+    refusal = orders.assert_raised()
+    assert (refusal.reason, refusal.current_state) == ("source_state", "cancelled")
     assert order.process.get_available_actions(user=staff) == []
 
 
-@pytest.mark.django_db
+def test_every_pair_of_states_is_as_declared(db: None) -> None:
+    """
+    What ``sources`` and ``target`` do not say is refused from every state.
+    """
+    assert_matrix(OrderProcess, Order, database=False)
+
+
 @pytest.mark.parametrize("failed_state", [None, "broken"])
-def test_failing_side_effect_stops_the_state_change(bind: Bind, ticket: Ticket, failed_state: str | None) -> None:
+def test_failing_side_effect_stops_the_state_change(tickets_with: Any, failed_state: str | None) -> None:
     """
     The failure reaches the caller, ``failed_state`` is written when declared, ``failure_callbacks`` get the exception.
     """
     log: list[Any] = []
-    bind(
-        declare(
-            Transition(
-                action_name="approve",
-                sources=["new"],
-                target="approved",
-                side_effects=[noting([], answer=ZeroDivisionError("out of stock"))],
-                failure_callbacks=[noting(log, "clean up")],
-                callbacks=[noting(log, "mail")],
-                failed_state=failed_state,
-            )
+    failure = ZeroDivisionError("out of stock")
+    tickets = tickets_with(
+        Transition(
+            action_name="approve",
+            sources=["new"],
+            target="approved",
+            side_effects=[noting([], "reserve")],
+            failure_callbacks=[noting(log, "clean up")],
+            callbacks=[noting(log, "mail")],
+            failed_state=failed_state,
         )
     )
+    ticket = tickets.create_instance()
 
-    with pytest.raises(ZeroDivisionError) as caught:
-        ticket.flow.approve()
+    tickets.transition(ticket, "approve", fail_side_effect="reserve", fail_with=failure)
 
-    assert names(log) == ["clean up"]
-    assert log[0][2]["exception"] is caught.value
-    assert stored(ticket) == (failed_state or "new")
+    assert tickets.assert_raised() is failure
+    assert [(name, keywords["exception"]) for name, _user, keywords in log] == [("clean up", failure)]
+    tickets.assert_state(ticket, failed_state or "new")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_failing_callback_is_swallowed(bind: Bind, ticket: Ticket) -> None:
+def test_failing_callback_is_swallowed(tickets_with: Any) -> None:
     """
     Callbacks are best effort.
     """
-    bind(
-        declare(
-            Transition(
-                action_name="approve",
-                sources=["new"],
-                target="approved",
-                callbacks=[noting([], answer=OSError("no mail"))],
-            )
-        )
-    )
+    log: list[Any] = []
+    mail = noting(log, "mail", answer=OSError("no mail"))
+    tickets = tickets_with(Transition(action_name="approve", sources=["new"], target="approved", callbacks=[mail]))
+    ticket = tickets.create_instance()
 
-    assert ticket.flow.approve() is True
+    assert tickets.transition(ticket, "approve", expect_raises=False) is True
 
-    assert stored(ticket) == "approved"
+    assert names(log) == ["mail"]
+    tickets.assert_state(ticket, "approved")
 
 
-@pytest.mark.django_db
 def test_action_needs_conditions_permissions_and_side_effects_but_changes_no_state(
-    bind: Bind, ticket: Ticket, clerk: Any
+    tickets_with: Any, clerk: Any
 ) -> None:
     """
     ``Action`` in place of ``Transition``.
     """
     log: list[Any] = []
-    bind(
-        declare(
-            Action(
-                action_name="remind",
-                sources=["new"],
-                conditions=[noting(log, "condition")],
-                permissions=[noting(log, "permission")],
-                side_effects=[noting(log, "work")],
-            )
+    tickets = tickets_with(
+        Action(
+            action_name="remind",
+            sources=["new"],
+            conditions=[noting(log, "condition")],
+            permissions=[noting(log, "permission")],
+            side_effects=[noting(log, "work")],
         )
     )
+    ticket = tickets.create_instance()
 
-    ticket.flow.remind(user=clerk)
+    tickets.transition(ticket, "remind", user=clerk)
 
     assert names(log) == ["permission", "condition", "work"]
-    assert stored(ticket) == "new"
+    tickets.assert_state(ticket, "new")
+    tickets.assert_history(ticket, [])
 
 
-@pytest.mark.django_db
-def test_busy_object_is_caught_before_a_refused_one(bind: Bind, ticket: Ticket) -> None:
+def test_busy_object_is_caught_before_a_refused_one(tickets_with: Any) -> None:
     """
     "Catch the subclass first": busy and refused can be told apart by class.
     """
     told: list[str] = []
 
-    def ask(instance: Ticket, action: str) -> None:
+    def ask(instance: Ticket, **keywords: Any) -> None:
         try:
-            getattr(instance.flow, action)()
+            instance.flow.cancel()
         except TransitionTemporarilyUnavailable:
             told.append("busy, retry shortly")
         except TransitionNotAllowed:
             told.append("refused")
 
-    bind(
-        declare(
-            Transition("approve", ["new"], "approved", side_effects=[lambda instance, **kw: ask(instance, "cancel")]),
-            Transition("cancel", ["new"], "cancelled"),
-        )
+    tickets = tickets_with(
+        Transition("approve", ["new"], "approved", side_effects=[ask]), Transition("cancel", ["new"], "cancelled")
     )
+    ticket = tickets.create_instance()
 
-    ticket.flow.approve()
-    ask(ticket, "cancel")
+    tickets.transition(ticket, "approve")
+    ask(ticket)
 
     assert told == ["busy, retry shortly", "refused"]

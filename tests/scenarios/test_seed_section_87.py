@@ -6,6 +6,7 @@ Its outbox is played with a callback here; events of the library's own are a lat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,15 +16,8 @@ from django.test import RequestFactory
 from django.utils.functional import SimpleLazyObject
 
 from django_logic.exceptions import InvalidTransition
-from tests.flows import moves, stored
-from tests.scenarios.seed_app.models import (
-    HandmadeOrder,
-    Order,
-    OutboxMessage,
-    Payment,
-    Status,
-    StatusChange,
-)
+from django_logic.testing import Scenario, assert_matrix
+from tests.scenarios.seed_app.models import HandmadeOrder, Order, OutboxMessage, Payment, Status, StatusChange
 
 pytestmark = pytest.mark.django_db
 
@@ -33,11 +27,11 @@ commits = pytest.mark.django_db(transaction=True)
 
 
 @commits
-def test_the_only_way_status_changes(rf: RequestFactory, clerk: Any) -> None:
+def test_the_only_way_status_changes(orders: Scenario, rf: RequestFactory, clerk: Any) -> None:
     """
     ``order.transition_to(Status.PLACED, actor=request.user)`` in a view moves, records the person, and repeats quietly.
     """
-    order = Order.objects.create()
+    order = orders.create_instance()
 
     def place(request: HttpRequest) -> HttpResponse:
         moved = order.transition_to(Status.PLACED, actor=request.user)  # the only way status changes
@@ -48,70 +42,78 @@ def test_the_only_way_status_changes(rf: RequestFactory, clerk: Any) -> None:
     answers = [place(request).content, place(request).content]
 
     assert answers == [b"True", b"False"]
-    assert stored(order, "status") == "placed"
-    assert [(change.from_state, change.to_state, change.actor) for change in order.history] == [
-        ("draft", "placed", clerk)
-    ]
+    orders.assert_state(order, "placed")
+    orders.assert_history(order, [("draft", "placed", clerk)])
+    assert order.history.get().actor == clerk
 
 
 @pytest.mark.parametrize("source", list(Status))
 @pytest.mark.parametrize("target", list(Status))
-def test_every_edge_of_the_table_and_no_other_can_be_moved(source: Status, target: Status) -> None:
+def test_every_edge_of_the_table_and_no_other_can_be_moved(orders: Scenario, source: Status, target: Status) -> None:
     """
     Along an edge the order moves, to where it is nothing happens, everything else is refused.
     """
-    order = Order.objects.create(status=source)
+    order = orders.create_instance(status=source)
     drawn = target in Order.TRANSITIONS[source]
 
     assert order.can_transition_to(target) is drawn
     if source == target or drawn:
-        assert order.transition_to(target) is drawn
+        assert orders.transition_to(order, target) is drawn
     else:
-        with pytest.raises(InvalidTransition) as caught:
-            order.transition_to(target)
-        assert f"Order {order.pk}" in str(caught.value)
-        assert f"{source.value} → {target.value}" in str(caught.value)
-        assert caught.value.http_status == 409
+        orders.transition_to(order, target, expect_raises=InvalidTransition)
+        orders.assert_raised(match=f"Order {order.pk}")
+        assert orders.assert_raised(match=f"{source.value} → {target.value}").http_status == 409
 
-    assert stored(order, "status") == order.status == (target if drawn else source)
-    assert moves(order, "process") == ([(source, target)] if drawn else [])
+    assert order.status == (target if drawn else source)
+    orders.assert_state(order, target if drawn else source)
+    orders.assert_history(order, [(source, target, None)] if drawn else [])
+
+
+@commits
+def test_process_and_database_draw_the_same_edges() -> None:
+    """
+    What the table of the order compiles to, and what the trigger lets pass, are the same moves.
+    """
+    assert_matrix(type(Order().process), Order)
+    assert_matrix(type(Payment().process), Payment, database=False)
 
 
 @pytest.mark.parametrize("end", ["succeeded", "failed"])
-def test_payment_moves_along_its_own_table(end: str) -> None:
+def test_payment_moves_along_its_own_table(process_scenario: Callable[..., Scenario], end: str) -> None:
     """
     The lesson's payment: pending, processing, then one of two ends from which nothing leads back.
     """
-    payment = Payment.objects.create()
+    payments = process_scenario(type(Payment().process), Payment, state_field="state")
+    payment = payments.create_instance()
 
-    assert [payment.transition_to("processing"), payment.transition_to(end)] == [True, True]
+    assert [payments.transition_to(payment, target) for target in ("processing", end)] == [True, True]
     for target in {"pending", "processing", "succeeded", "failed"} - {end}:
-        with pytest.raises(InvalidTransition, match=f"{end} → {target}"):
-            payment.transition_to(target)
+        payments.transition_to(payment, target, expect_raises=InvalidTransition)
+        payments.assert_raised(match=f"{end} → {target}")
 
-    assert stored(payment) == end
-    assert payment.history.count() == 2
+    payments.assert_state(payment, end)
+    payments.assert_history(payment, [("pending", "processing", None), ("processing", end, None)])
 
 
-def test_value_set_is_kept_by_the_database() -> None:
+def test_value_set_is_kept_by_the_database(orders: Scenario) -> None:
     """
     ``choices`` stops no ``update()``; the lesson's check constraint does.
     """
-    order = Order.objects.create()
+    order = orders.create_instance()
 
     with pytest.raises(IntegrityError), transaction.atomic():
         Order.objects.filter(pk=order.pk).update(status="shipped")
     with pytest.raises(IntegrityError), transaction.atomic():
         Order.objects.create(status="shipped")
 
-    assert stored(order, "status") == "draft"
+    orders.assert_state(order, "draft")
 
 
-def test_direct_assignment_along_no_edge_is_refused_by_the_database() -> None:
+def test_direct_assignment_along_no_edge_is_refused_by_the_database(orders: Scenario) -> None:
     """
     The lesson's wrong example, a view and a task that assign the field: the task's move from cancelled fails at last.
     """
-    order = Order.objects.create()
+    order = orders.create_instance()
 
     # in a view
     order.status = "cancelled"
@@ -121,7 +123,7 @@ def test_direct_assignment_along_no_edge_is_refused_by_the_database() -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         order.save()
 
-    assert stored(order, "status") == "cancelled"
+    orders.assert_state(order, "cancelled")
 
 
 @commits

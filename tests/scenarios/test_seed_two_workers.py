@@ -4,6 +4,7 @@ Prove the second part of the workflow lesson: two workers, one row, and what bel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,77 +12,15 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from django_logic.exceptions import TransitionTemporarilyUnavailable
-from django_logic.testing import race
-from tests.flows import moves, stored
-from tests.scenarios.seed_app.models import (
-    Order,
-    OrderEvent,
-    Stock,
-)
+from django_logic.testing import Scenario
+from tests.scenarios.seed_app.models import Order, OrderEvent, Stock
+from tests.scenarios.warehouse import Task, Warehouse, reserved
 
 pytestmark = pytest.mark.django_db
 
 
 #: Marks what depends on a real commit: callbacks, threads, the fast path outside any transaction.
 commits = pytest.mark.django_db(transaction=True)
-
-
-class Warehouse:
-    """
-    Play the remote service: it is slow, it is outside, it must be told of what was given up.
-    """
-
-    def __init__(self) -> None:
-        self.held: list[str] = []
-        self.released: list[str] = []
-        self.during_transaction: list[bool] = []
-
-    def reserve(self, order_id: int) -> Any:
-        """
-        Reserve, over the network.
-        """
-        self.during_transaction.append(connection.in_atomic_block)
-        self.held.append(f"r{len(self.held) + 1}")
-        return type("Reservation", (), {"id": self.held[-1]})()
-
-    def release(self, reservation: Any) -> None:
-        """
-        Give back.
-        """
-        self.released.append(reservation.id)
-
-
-class Task:
-    """
-    Play a task queue that notes what was enqueued and whether the row was durable by then.
-    """
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[Any, ...]] = []
-
-    def delay(self, *arguments: Any) -> None:
-        """
-        Enqueue.
-        """
-        assert not connection.in_atomic_block
-        self.sent.append(arguments)
-
-
-@pytest.fixture
-def warehouse() -> Warehouse:
-    """
-    Give a warehouse, and stock to reserve.
-    """
-    Stock.objects.bulk_create([Stock(sku="A1"), Stock(sku="B2"), Stock(sku="C3")])
-    return Warehouse()
-
-
-@pytest.fixture
-def tasks() -> tuple[Task, Task]:
-    """
-    Give the two tasks of the lesson: send_processing_email, publish_event.
-    """
-    return Task(), Task()
 
 
 def begin_processing(order_id: int, warehouse: Warehouse, tasks: tuple[Task, Task], *, actor: Any = None) -> bool:
@@ -119,27 +58,22 @@ def begin_processing(order_id: int, warehouse: Warehouse, tasks: tuple[Task, Tas
     return True
 
 
-def reserved() -> list[int]:
-    """
-    Return how much of each stock is reserved.
-    """
-    return list(Stock.objects.order_by("sku").values_list("reserved", flat=True))
-
-
 @commits
-def test_order_is_processed_once_and_everything_agrees(warehouse: Warehouse, tasks: tuple[Task, Task]) -> None:
+def test_order_is_processed_once_and_everything_agrees(
+    orders: Scenario, warehouse: Warehouse, tasks: tuple[Task, Task]
+) -> None:
     """
     The lesson's service: slow work outside, consistent work inside, irreversible work after the commit; then no more.
     """
-    order = Order.objects.create(status="placed")
+    order = orders.create_instance(status="placed")
 
     answers = [begin_processing(order.pk, warehouse, tasks, actor="worker a") for _ in range(2)]
 
     assert answers == [True, False]
     assert warehouse.during_transaction == [False, False]
     assert (warehouse.held, warehouse.released) == (["r1", "r2"], ["r2"])
-    assert stored(order, "status") == "processing"
-    assert moves(order, "process") == [("placed", "processing")]
+    orders.assert_state(order, "processing")
+    orders.assert_history(order, [("placed", "processing", "worker a")])
     assert list(OrderEvent.objects.values_list("kind", "actor", "reservation")) == [
         ("processing_started", "worker a", "r1")
     ]
@@ -148,57 +82,60 @@ def test_order_is_processed_once_and_everything_agrees(warehouse: Warehouse, tas
 
 
 @commits
-def test_rolled_back_order_tells_nobody(warehouse: Warehouse, tasks: tuple[Task, Task]) -> None:
+def test_rolled_back_order_tells_nobody(orders: Scenario, warehouse: Warehouse, tasks: tuple[Task, Task]) -> None:
     """
     When the caller's work fails after the move, status, history, event and stock go back and no task was enqueued.
     """
-    order = Order.objects.create(status="placed")
+    order = orders.create_instance(status="placed")
 
     with transaction.atomic():
         begin_processing(order.pk, warehouse, tasks)
         transaction.set_rollback(True)
 
-    assert (stored(order, "status"), moves(order, "process"), reserved()) == ("placed", [], [0, 0, 0])
-    assert OrderEvent.objects.count() == 0
-    assert [task.sent for task in tasks] == [[], []]
+    orders.assert_state(order, "placed")
+    orders.assert_history(order, [])
+    orders.assert_related_count(OrderEvent.objects, 0)
+    assert (reserved(), [task.sent for task in tasks]) == ([0, 0, 0], [[], []])
 
 
 @commits
-def test_two_workers_take_the_same_order_and_it_ships_once(warehouse: Warehouse, tasks: tuple[Task, Task]) -> None:
+def test_two_workers_take_the_same_order_and_it_ships_once(
+    orders: Scenario, warehouse: Warehouse, tasks: tuple[Task, Task], race: Callable[..., Any]
+) -> None:
     """
     The loser waits, re-reads and withdraws; on SQLite, which locks no rows, he may be told to come back instead.
     """
-    order = Order.objects.create(status="placed")
+    order = orders.create_instance(status="placed")
 
     answers = [each.answer for each in race(*[lambda: begin_processing(order.pk, warehouse, tasks)] * 2)]
 
     assert answers.count(True) == 1
     loser = next(answer for answer in answers if answer is not True)
     assert loser is False or (connection.vendor == "sqlite" and isinstance(loser, TransitionTemporarilyUnavailable))
-    assert moves(order, "process") == [("placed", "processing")]
-    assert (OrderEvent.objects.count(), reserved()) == (1, [1, 1, 0])
-    assert tasks[0].sent == [(order.pk,)]
+    orders.assert_history(order, [("placed", "processing", None)])
+    orders.assert_related_count(OrderEvent.objects, 1)
+    assert (reserved(), tasks[0].sent) == ([1, 1, 0], [(order.pk,)])
 
 
-def test_lock_and_read_in_one_statement() -> None:
+def test_lock_and_read_in_one_statement(orders: Scenario) -> None:
     """
     The lesson's better example.
     """
-    pk = Order.objects.create(status="placed").pk
+    pk = orders.create_instance(status="placed").pk
 
     with transaction.atomic():
         order = Order.objects.select_for_update().get(pk=pk)  # lock AND read
         moved = order.transition_to(Order.Status.PROCESSING)
 
     assert moved is True
-    assert stored(order, "status") == "processing"
+    orders.assert_state(order, "processing")
 
 
-def test_lock_without_reading_again_does_no_harm() -> None:
+def test_lock_without_reading_again_does_no_harm(orders: Scenario) -> None:
     """
     The lesson's wrong example: the object was read before the lock and another worker came between; the call re-reads.
     """
-    pk = Order.objects.create(status="placed").pk
+    pk = orders.create_instance(status="placed").pk
 
     order = Order.objects.get(pk=pk)  # read BEFORE the lock
     Order.objects.get(pk=pk).transition_to("processing")
@@ -208,16 +145,16 @@ def test_lock_without_reading_again_does_no_harm() -> None:
 
     assert moved is False
     assert order.status == "processing"
-    assert moves(order, "process") == [("placed", "processing")]
+    orders.assert_history(order, [("placed", "processing", None)])
 
 
-def test_optimistic_update_is_the_write_and_the_check() -> None:
+def test_optimistic_update_is_the_write_and_the_check(orders: Scenario) -> None:
     """
     The lesson's conditional ``update()`` passes the database's guard along an edge, once.
     """
-    order = Order.objects.create(status="placed")
+    order = orders.create_instance(status="placed")
 
     counts = [Order.objects.filter(pk=order.pk, status="placed").update(status="processing") for _ in range(2)]
 
     assert counts == [1, 0]
-    assert stored(order, "status") == "processing"
+    orders.assert_state(order, "processing")
