@@ -15,6 +15,9 @@ from django.core.cache import caches
 from django.db import connection
 from django.db.models.signals import post_migrate
 
+from django_logic import extension
+from django_logic.outbox.events import rows_of
+from django_logic.outbox.relay.wake import wake
 from tests import servers
 from tests.app.models import Ticket
 from tests.flows import Bind, bindings
@@ -41,6 +44,24 @@ def flush_is_quick() -> None:
     """
     post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
     post_migrate.disconnect(create_contenttypes)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_events() -> None:
+    """
+    Let moves write no events, as in a project without the app, but in tests that ask for them.
+    """
+    extension.unregister(rows_of)
+
+
+@pytest.fixture
+def events() -> Iterator[None]:
+    """
+    Let moves write events.
+    """
+    extension.register_contributor(rows_of, after_write=wake)
+    yield
+    extension.unregister(rows_of)
 
 
 @pytest.fixture

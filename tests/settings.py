@@ -61,7 +61,7 @@ TEST_APPS = [
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
-    *(["django_logic", "django_logic.background"] if find_spec("django_logic") else []),
+    *(["django_logic", "django_logic.background", "django_logic.outbox"] if find_spec("django_logic") else []),
     *(f"tests.{name.replace('/', '.')}" for name in TEST_APPS),
 ]
 # Test models leave TransitionConstraint to the tests that are about it.

@@ -42,7 +42,7 @@ def entry_of_move(move: Move) -> Iterator[Row]:
     """
     Contribute the entry of a success move; how a failed one ended is told once, by `write_failed`.
     """
-    if move.is_success:
+    if move.is_success and move.is_write:
         values = {**history_values(move), "sequence": SEQUENCE, "outcome": "moved", "code": "", "detail": ""}
         yield Row(model=apps.get_model("django_logic", "AuditEntry"), values=values)
 

@@ -32,6 +32,7 @@ __all__ = [
     "register_contributor",
     "register_gate",
     "unregister",
+    "written",
 ]
 
 
@@ -52,15 +53,24 @@ class Gate(Protocol):
 
 
 _contributors: dict[Contributor, Callable[[], bool]] = {}
+_listeners: dict[Contributor, Callable[[str], None]] = {}
 _gates: list[Gate] = []
 _observers: dict[Signal, list[Callable[..., None]]] = {}
 
 
-def register_contributor(contributor: Contributor, is_active: Callable[[], bool] = lambda: True) -> None:
+def register_contributor(
+    contributor: Contributor,
+    is_active: Callable[[], bool] = lambda: True,
+    after_write: Callable[[str], None] | None = None,
+) -> None:
     """
     Ask this contributor for rows at every move from now on, while ``is_active()``; again changes nothing.
+
+    ``after_write`` is called with the alias once rows are written; whether they are committed it has to ask itself.
     """
     _contributors.setdefault(contributor, is_active)
+    if after_write is not None:
+        _listeners[contributor] = after_write
 
 
 def register_gate(gate: Gate) -> None:
@@ -92,6 +102,7 @@ def unregister(member: Callable[..., Any]) -> None:
     Forget a contributor or a gate.
     """
     _contributors.pop(member, None)
+    _listeners.pop(member, None)
     if member in _gates:
         _gates.remove(member)
 
@@ -101,6 +112,15 @@ def contributed(move: Move) -> tuple[Row, ...]:
     Collect the rows of every contributor for a move.
     """
     return tuple(row for contributor, is_active in _contributors.items() if is_active() for row in contributor(move))
+
+
+def written(alias: str) -> None:
+    """
+    Tell contributors that what they gave is in the database, or in a transaction that is still open.
+    """
+    for contributor, after_write in _listeners.items():
+        if _contributors[contributor]():
+            after_write(alias)
 
 
 def contributors_are_active() -> bool:

@@ -23,6 +23,7 @@ __all__ = [
     "ask",
     "logger",
     "name_of",
+    "refuse_unrun",
     "run_apart",
     "run_callback",
     "run_callbacks",

@@ -65,6 +65,7 @@ class Move:
     Describe one write of a state column and everything that has to agree with it.
     """
 
+    call: Call
     column: Column
     #: None when a whole set moves at once.
     instance: models.Model | None
@@ -77,6 +78,8 @@ class Move:
     #: The declaration's ``event=``; None where the write is not the success move.
     event: Any
     is_success: bool
+    #: False for an action: its work is told, and the state stays.
+    is_write: bool
     actor_id: str
     actor_label: str
     reason: str
@@ -102,13 +105,23 @@ class Member(NamedTuple):
     sequence: int
 
 
-def plan(call: Call, state: Any, new: Any, *, action: str, event: Any = None, is_success: bool = True) -> Move:
+def plan(
+    call: Call,
+    state: Any,
+    new: Any,
+    *,
+    action: str,
+    event: Any = None,
+    is_success: bool = True,
+    is_write: bool = True,
+) -> Move:
     """
     Compute the move a call makes from a state: pure, so previews and tests need no database.
 
     ``context["metadata"]``, a dict hooks may fill, becomes the record's metadata.
     """
     return Move(
+        call=call,
         column=call.column,
         instance=call.instance,
         pk=owner_pk(call.column, call.instance),
@@ -119,6 +132,7 @@ def plan(call: Call, state: Any, new: Any, *, action: str, event: Any = None, is
         new=plain(new),
         event=event,
         is_success=is_success,
+        is_write=is_write,
         actor_id=call.actor_id,
         actor_label=call.actor_label,
         reason=call.reason,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from django.db import models
 
-__all__ = ["OBJECT_KEY", "SEQUENCE", "TRANSITION_ID", "Change", "Row", "Unless"]
+__all__ = ["OBJECT_KEY", "SEQUENCE", "TRANSITION_ID", "Change", "Row", "Unless", "places_of_sequence", "settled"]
 
 
 class PendingSequence:
@@ -22,7 +22,8 @@ class PendingSequence:
         return "SEQUENCE"
 
 
-#: Put this where a contributed row needs the move's sequence, which is known only as it is written.
+#: Put this where a contributed row needs the move's sequence, which is known only as it is written; also as a value of
+#: a mapping that a JSON column takes.
 SEQUENCE: Final = PendingSequence()
 
 
@@ -41,6 +42,23 @@ class PerObject:
 #: The object's key, and the id of its own move.
 OBJECT_KEY: Final = PerObject("OBJECT_KEY")
 TRANSITION_ID: Final = PerObject("TRANSITION_ID")
+
+
+def places_of_sequence(value: Any) -> tuple[str, ...]:
+    """
+    Return under which names a JSON object wants the move's sequence.
+    """
+    return tuple(name for name, inner in value.items() if inner is SEQUENCE) if isinstance(value, Mapping) else ()
+
+
+def settled(value: Any, sequence: int | None) -> Any:
+    """
+    Return a value with the move's sequence where it was pending.
+    """
+    if value is SEQUENCE:
+        return sequence
+    names = places_of_sequence(value)
+    return {**value, **dict.fromkeys(names, sequence)} if names else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

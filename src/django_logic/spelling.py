@@ -11,9 +11,12 @@ from typing import Any
 from django.db import connections, models
 
 from django_logic.clock import FromNow
-from django_logic.rows import SEQUENCE, Row
+from django_logic.rows import SEQUENCE, Row, places_of_sequence
 
-__all__ = ["fields_by_attribute", "literal", "prepared", "spelled", "spelled_row"]
+__all__ = ["NUMBERED", "fields_by_attribute", "literal", "prepared", "spelled", "spelled_row"]
+
+#: Marks a JSON object that gets the move's sequence under the names behind it.
+NUMBERED = "numbered:"
 
 
 @cache
@@ -45,12 +48,15 @@ def spelled(
     for name, value in values.items():
         if value is SEQUENCE:
             kind = "sequence"
+        elif places := places_of_sequence(value):
+            known = {place: inner for place, inner in value.items() if inner is not SEQUENCE}
+            kind, ready = f"{NUMBERED}{','.join(places)}", by_attribute[name].get_db_prep_save(known, connection)
         elif isinstance(value, FromNow):
             kind, ready = ("moment", value.seconds) if value.seconds else ("now", None)
         else:
             ready = by_attribute[name].get_db_prep_save(value, connection)
             kind = literal(ready) or "given"
-        if kind in ("given", "moment"):
+        if kind in ("given", "moment") or kind.startswith(NUMBERED):
             parameters[f"{prefix}{name}"] = ready
         shape.append((name, kind))
     return tuple(shape)

@@ -11,7 +11,7 @@ from django.db import models
 
 from django_logic.moves import HISTORY_COLUMNS
 from django_logic.records import history_model
-from django_logic.spelling import fields_by_attribute
+from django_logic.spelling import NUMBERED, fields_by_attribute
 from django_logic.subject import Column
 
 __all__ = ["many_statement", "move_statement"]
@@ -157,8 +157,18 @@ def placed(kind: str, name: str) -> str:
             return f"STATEMENT_TIMESTAMP() + %({name})s::double precision * INTERVAL '1 second'"
         case "given":
             return f"%({name})s"
+        case _ if kind.startswith(NUMBERED):
+            pairs = ", ".join(f'{text_of(place)}, "sequence"' for place in kind.removeprefix(NUMBERED).split(","))
+            return f"%({name})s::jsonb || JSONB_BUILD_OBJECT({pairs})"
         case _:
             return kind
+
+
+def text_of(value: str) -> str:
+    """
+    Write a text out inside a statement with parameters.
+    """
+    return "'{}'".format(value.replace("'", "''").replace("%", "%%"))
 
 
 @lru_cache(maxsize=1024)
@@ -184,7 +194,7 @@ def subject_of(column: Column) -> dict[str, str]:
     """
     names = ("app_label", "model_name", "process_name")
     told = {name: getattr(column, name) for name in names} | {"field_name": column.field.name}
-    return {name: "'{}'::varchar".format(text.replace("'", "''").replace("%", "%%")) for name, text in told.items()}
+    return {name: f"{text_of(text)}::varchar" for name, text in told.items()}
 
 
 def names_of(column: Column, from_null: bool) -> dict[str, str]:

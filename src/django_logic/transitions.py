@@ -6,14 +6,13 @@ They are frozen data. Nothing here runs a hook, reads a database or imports a mo
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import Promise
 
+from django_logic.callables import never_runs
 from django_logic.exceptions import Text
 from django_logic.states import State, nearest, plain, plain_all
 
@@ -25,6 +24,8 @@ HookT = TypeVar("HookT", bound=Hook)
 
 HOOK_SLOTS = ("conditions", "permissions", "prepare", "side_effects", "callbacks", "failure_callbacks")
 LOCKS_OF_A_MOVE = ("row", "nowait", "cache")
+#: What a column of topics holds.
+LONGEST_TOPIC = 255
 
 
 class Slots(TypedDict, total=False):
@@ -150,7 +151,8 @@ class Transition:
         """
         Tell whether anything but the write itself has to happen while the row is held.
         """
-        return bool(self.conditions or self.permissions or self.prepare or self.side_effects)
+        has_hooks = bool(self.conditions or self.permissions or self.prepare or self.side_effects)
+        return has_hooks or callable(self.event)  # what an event tells is read from the row, so from a held one
 
 
 class Action(Transition):
@@ -243,7 +245,7 @@ def read_slots(where: str, slots: Mapping[str, Any], lock_kinds: tuple[str, ...]
     values["lock"] = values.get("lock")
     if values["lock"] is not None and values["lock"] not in lock_kinds:
         raise ImproperlyConfigured(f"{where}: lock must be one of {', '.join(lock_kinds)}; found {values['lock']!r}.")
-    values["event"] = values.get("event")
+    values["event"] = read_event(f"{where}.event", values.get("event"))
     values["label"] = values.get("label")
     values["refusal_messages"] = read_messages(f"{where}.refusal_messages", values.get("refusal_messages", {}))
     return values
@@ -267,15 +269,20 @@ def read_hooks(where: str, hooks: Any) -> tuple[Hook, ...]:
     return listed
 
 
-def never_runs(hook: Hook) -> bool:
+def read_event(where: str, event: Any) -> str | bool | Callable[..., Any] | None:
     """
-    Tell whether a call of this hook would return something unrun, which a guard's caller takes for a yes.
+    Return what a declaration says of its event: another topic, True or False, or a function that builds the payload.
     """
-    while isinstance(hook, partial):
-        hook = hook.func
-    bodies = (hook, getattr(type(hook), "__call__", None))  # noqa: B004 (the function behind it is wanted)
-    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-    return any(kind(body) for kind in kinds for body in bodies)
+    if event is None or isinstance(event, bool):
+        return event
+    if callable(event) and not never_runs(event):
+        return event  # type: ignore[no-any-return]
+    if isinstance(event, str) and event.strip() == event and event.isprintable() and 0 < len(event) <= LONGEST_TOPIC:
+        return event
+    raise ImproperlyConfigured(
+        f"{where} must be a topic of at most {LONGEST_TOPIC} characters without blanks around it, True or False, or a"
+        f" plain function that returns the payload; found {event!r}."
+    )
 
 
 def read_optional_text(where: str, value: Any) -> str | None:

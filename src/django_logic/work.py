@@ -18,7 +18,7 @@ from django_logic.moves import Move, plan
 from django_logic.run import Run, performer_of, raise_if_blocked
 from django_logic.tree import Candidate
 
-__all__ = ["refuse_swallowed", "work", "write"]
+__all__ = ["refuse_swallowed", "tell", "work", "write"]
 
 
 def work(run: Run, candidate: Candidate, state: Any, kind: str) -> None:
@@ -36,7 +36,9 @@ def work(run: Run, candidate: Candidate, state: Any, kind: str) -> None:
         with undo_point(call, candidate, is_apart):
             hooks.run_side_effects(call, transition.side_effects)
             refuse_swallowed(call, is_apart)
-            if not transition.is_action:
+            if transition.is_action:
+                tell(call, candidate, state)
+            else:
                 run.move = write_apart(run, candidate, state) if is_apart else write(call, candidate, state)
     except writer.MoveLost:
         raise
@@ -79,6 +81,16 @@ def write(call: Call, candidate: Candidate, state: Any) -> Move:
     move = plan(call, state, transition.target, action=transition.action_name, event=transition.event)
     writer.apply(move)
     return move
+
+
+def tell(call: Call, candidate: Candidate, state: Any) -> None:
+    """
+    Tell of an action that declares an event.
+    """
+    transition = candidate.transition
+    if transition.event:
+        action = transition.action_name
+        writer.tell(plan(call, state, state, action=action, event=transition.event, is_write=False))
 
 
 def write_apart(run: Run, candidate: Candidate, state: Any) -> Move:

@@ -36,9 +36,9 @@ ALLOWED_SQL = {
     "background.explain.sessions",
     "background.worker.clerk",
     "background.lanes",
-    "background.worker.listener",
-    "background.wakeup",
+    "listener",
     "outbox.relay",
+    "wakeup",
 }
 SQL_CALLS = {"execute", "executemany", "raw", "RunSQL", "RawSQL", "extra"}
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from django_logic.background import PermanentFailure, attempt, claim, tracing
+from django_logic import tracing
+from django_logic.background import PermanentFailure, attempt, claim
 from tests.app.hooked import Boom
 from tests.background.flows import AT_ONCE, Flow, message, messages, new_ticket, work
 from tests.background.onlookers import enter_worker

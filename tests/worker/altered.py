@@ -33,9 +33,9 @@ UPKEEP_LIMIT = "django_logic.background.worker.supervisor.UPKEEP_LIMIT"
 GROWN_UP = "django_logic.background.worker.child.GROWN_UP"
 LOOK_EVERY = "django_logic.background.worker.child.LOOK_EVERY"
 BEAT_EVERY = "django_logic.background.worker.clerk.BEAT_EVERY"
-PROVE_EVERY = "django_logic.background.worker.listener.PROVE_EVERY"
-ANSWER_WITHIN = "django_logic.background.worker.listener.ANSWER_WITHIN"
-LONGEST_PAUSE = "django_logic.background.worker.listener.LONGEST_PAUSE"
+PROVE_EVERY = "django_logic.listener.PROVE_EVERY"
+ANSWER_WITHIN = "django_logic.listener.ANSWER_WITHIN"
+LONGEST_PAUSE = "django_logic.listener.LONGEST_PAUSE"
 #: A lease that passes within a test; it must still outlast the moment from a claim to its row lock.
 SHORT_LEASE = {LEASE: 1.0}
 #: Named, since what it imports can't be imported before all apps are there.

@@ -18,7 +18,7 @@ from django.db import connection
 
 from django_logic.background.models import TransitionMessage
 from django_logic.background.models import Worker as WorkerRow
-from django_logic.background.wakeup import CHANNEL
+from django_logic.wakeup import WORK
 from tests.worker import processes
 from tests.worker.altered import ANSWER_WITHIN, BEAT_EVERY, LONGEST_PAUSE, PROVE_EVERY, UPKEEP_EVERY, altered
 from tests.worker.asking import ask, ask_at_once, is_all_done
@@ -239,7 +239,7 @@ def hear_proofs(count: int) -> None:
     Listen beside the worker until it has tried so often to hear itself.
     """
     with direct_session() as session:
-        session.execute(f"LISTEN {CHANNEL}")
+        session.execute(f"LISTEN {WORK.name}")
         proofs = [word for word in session.notifies(timeout=SOON, stop_after=count) if "probe" in word.payload]
     assert len(proofs) >= count
 

@@ -15,7 +15,7 @@ from django.core.cache import cache
 from django.db import connections, transaction
 
 from django_logic import Process
-from django_logic.background.wakeup import notify
+from django_logic.wakeup import WORK, notify
 from tests.worker import processes
 from tests.worker.altered import SHORT_LEASE, altered
 from tests.worker.asking import ask, is_all_done
@@ -114,7 +114,7 @@ def test_notifications_that_came_while_children_worked_are_no_work_afterwards(ga
         running.wait_ready()
         gate.arrival()
         for _ in range(5000):
-            notify("default", QUEUE)
+            notify(WORK, "default", QUEUE)
         gate.let_go(5)
         until(is_all_done)
         until(lambda: is_at_rest(running), 4)

@@ -32,6 +32,7 @@ from django_logic.engine import perform
 from django_logic.moves import ChangeLost, MoveLost, plan
 from django_logic.run import announce
 from django_logic.work import refuse_swallowed
+from django_logic.work import tell as tell_of_action
 
 __all__ = ["Outcome", "run", "run_claimed", "tell"]
 
@@ -166,6 +167,7 @@ def write(attempt: Attempt, restored: Restored) -> None:
         if transition.is_action:
             settle.write(change, alias)
             writer.insert_rows(rows, alias)
+            tell_of_action(call, restored.candidate, restored.state)
         else:
             state = restored.state
             move = plan(call, state, transition.target, action=transition.action_name, event=transition.event)

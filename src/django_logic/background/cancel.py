@@ -8,7 +8,8 @@ from typing import Any
 
 from django.db import transaction
 
-from django_logic.background import attempt, claim, ending, wakeup
+from django_logic import wakeup
+from django_logic.background import attempt, claim, ending
 from django_logic.background.exceptions import Cancelled
 from django_logic.background.models import Cancellation, State, TransitionMessage
 from django_logic.background.progress import Attempt, cancelled_by
@@ -93,4 +94,4 @@ def follow(held: tuple[Attempt, Outcome], alias: str) -> None:
     if sync_mode():
         run_rows_after_commit(alias, ended.message.transition_id)
     else:
-        wakeup.notify_after_commit(alias, ended.message.queue_name)
+        wakeup.notify_after_commit(wakeup.WORK, alias, ended.message.queue_name)

@@ -15,8 +15,8 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
-from django_logic import conf, locks, writer
-from django_logic.background import codec, tracing, wakeup
+from django_logic import conf, locks, tracing, wakeup, writer
+from django_logic.background import codec
 from django_logic.background.durable import is_delivering, message_values
 from django_logic.background.gate import in_flight_refusal
 from django_logic.background.models import NEVER, ONE_UNCOMPLETED, Kind, TransitionMessage, never
@@ -84,7 +84,7 @@ class Enqueue:
         if run.chosen is None:
             return
         if not conf.sync_mode():
-            wakeup.notify_after_commit(call.alias, declaration(run.chosen).queue_name)
+            wakeup.notify_after_commit(wakeup.WORK, call.alias, declaration(run.chosen).queue_name)
         elif delay_of(call) == 0 and is_delivering.get():
             transaction.on_commit(lambda: run_inline(call), using=call.alias, robust=True)
         elif delay_of(call) == 0:
@@ -109,7 +109,7 @@ class Enqueue:
         """
         Wake the workers after the commit.
         """
-        wakeup.notify_after_commit(call.alias, declaration(candidate).queue_name)
+        wakeup.notify_after_commit(wakeup.WORK, call.alias, declaration(candidate).queue_name)
 
 
 performer = Enqueue()

@@ -10,7 +10,8 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from django_logic.background import restore, settle, wakeup
+from django_logic import wakeup
+from django_logic.background import restore, settle
 from django_logic.background.exceptions import VanishedReference
 from django_logic.background.explain import reading
 from django_logic.background.explain.reading import Found, Standing, unheld
@@ -49,7 +50,7 @@ def send(message_id: int, *, using: str = "default") -> None:
             change(found, using, run_at=FromNow())
         for row in behind(found, using):
             change(row, using, run_at=FromNow())
-        wakeup.notify_after_commit(using, found.message.queue_name)
+        wakeup.notify_after_commit(wakeup.WORK, using, found.message.queue_name)
 
 
 def retry(message_id: int, *, using: str = "default") -> int:
@@ -69,7 +70,7 @@ def retry(message_id: int, *, using: str = "default") -> int:
                 f"Row {message_id} has attempts left. Make it due now: manage.py dl_transitions --send {message_id}"
             )
         change(found, using, run_at=FromNow(), attempts_started=0, errors_count=0)
-        wakeup.notify_after_commit(using, found.message.queue_name)
+        wakeup.notify_after_commit(wakeup.WORK, using, found.message.queue_name)
         return message_id
 
 

@@ -1,7 +1,7 @@
 """
 One look at the state of background work, for whatever shows figures: Prometheus, OpenTelemetry, a page of your own.
 
-A fixed number of queries. What follows an attempt in time, its span, is in `django_logic.background.tracing`.
+A fixed number of queries. What follows an attempt in time, its span, is in `django_logic.tracing`.
 """
 
 from __future__ import annotations

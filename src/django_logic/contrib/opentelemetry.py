@@ -7,14 +7,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, close_old_connections
 
-from django_logic.background import tracing
+from django_logic import tracing
 from django_logic.background.metrics import Snapshot, snapshot
 
 try:
@@ -171,9 +171,25 @@ class SpanTracer:
             if span.is_recording():
                 tell_end(span, message)
 
+    @contextmanager
+    def publishing(self, events: Sequence[Any]) -> Iterator[trace.Span]:
+        """
+        Deliver events within a span that is linked to the spans their moves were made in.
+        """
+        links = [link for event in events for link in self.links(event)]
+        topics = sorted({event.topic for event in events})
+        with self.tracer.start_as_current_span(
+            f"publish {topics[0] if len(topics) == 1 else 'events'}",
+            context=Context(),
+            kind=trace.SpanKind.PRODUCER,
+            links=links,
+            attributes={"django_logic.topics": topics, "django_logic.events": len(events)},
+        ) as span:
+            yield span
+
     def links(self, message: Any) -> list[trace.Link]:
         """
-        Return the link to the span of the call; none where it had none.
+        Return the link to the span something was asked in, told by its ``traceparent``; none where it had none.
         """
         context = self.propagator.extract({TRACEPARENT: message.traceparent}, context=Context())
         found = trace.get_current_span(context).get_span_context()

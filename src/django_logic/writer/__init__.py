@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from django_logic.moves import ChangeLost, MoveLost, SequenceTaken
 from django_logic.writer.many import apply_many, insert_for_many
-from django_logic.writer.one import apply, record_birth
+from django_logic.writer.one import apply, record_birth, tell
 from django_logic.writer.rows import change_row, insert_rows
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "insert_for_many",
     "insert_rows",
     "record_birth",
+    "tell",
 ]

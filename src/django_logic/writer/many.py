@@ -12,10 +12,10 @@ from uuid import UUID, uuid4
 from django.db import connections, models
 from django.db.models import Max
 
-from django_logic.extension import contributed, contributors_are_active
+from django_logic.extension import contributed, contributors_are_active, written
 from django_logic.moves import Member, Move, MoveLost, history_values
 from django_logic.records import history_model
-from django_logic.rows import OBJECT_KEY, SEQUENCE, TRANSITION_ID, Row
+from django_logic.rows import OBJECT_KEY, TRANSITION_ID, Row, settled
 from django_logic.spelling import prepared
 from django_logic.statements import many_statement
 from django_logic.writer.rows import expectation, table, time_values
@@ -42,6 +42,7 @@ def apply_many(move: Move, pks: Sequence[Any]) -> int:
         raise MoveLost
     if is_telling:
         contribute_many(move, members)
+        written(move.alias)
     return count
 
 
@@ -85,11 +86,9 @@ def value_for(member: Member, value: Any) -> Any:
     """
     Return a value as it is for one of many objects.
     """
-    if value is SEQUENCE:
-        return member.sequence
     if value is OBJECT_KEY:
         return member.key
-    return member.transition_id if value is TRANSITION_ID else value
+    return member.transition_id if value is TRANSITION_ID else settled(value, member.sequence)
 
 
 def move_many_by_statement(move: Move, pks: Sequence[Any], is_telling: bool) -> tuple[int, list[Member]]:

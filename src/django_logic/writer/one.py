@@ -11,7 +11,7 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import IntegrityError, connections, models, transaction
 
-from django_logic.extension import contributed
+from django_logic.extension import contributed, written
 from django_logic.moves import ChangeLost, Move, MoveLost, SequenceTaken, history_values
 from django_logic.records import history_model, may_read_old_snapshot, newest_sequence
 from django_logic.rows import Change, Row
@@ -20,7 +20,7 @@ from django_logic.statements import move_statement
 from django_logic.subject import Column, recall, remember_state, times_of
 from django_logic.writer.rows import change_row, expectation, insert_rows, table, time_values
 
-__all__ = ["apply", "record_birth"]
+__all__ = ["apply", "record_birth", "tell"]
 
 
 def apply(move: Move) -> int:
@@ -50,7 +50,19 @@ def apply(move: Move) -> int:
             raise SequenceTaken(str(error)) from error
         raise
     remember_state(move.column, instance, move.new)
+    written(move.alias)
     return sequence
+
+
+def tell(move: Move) -> None:
+    """
+    Insert what is contributed to work that moved nothing.
+
+    Transaction: joins an open one, else one of its own.
+    """
+    with transaction.atomic(using=move.alias):
+        insert_rows(contributed(move), move.alias)
+    written(move.alias)
 
 
 def apply_by_statement(move: Move, rows: tuple[Row, ...]) -> int:

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Exists
 
 from django_logic.moves import ChangeLost, Move
-from django_logic.rows import SEQUENCE, Change, Row
+from django_logic.rows import Change, Row, settled
 
 __all__ = ["change_row", "expectation", "insert_rows", "table", "time_values"]
 
@@ -36,7 +36,7 @@ def insert_rows(rows: Iterable[Row], alias: str, sequence: int | None = None) ->
     Insert rows through the ORM.
     """
     for row in rows:
-        values = {name: sequence if value is SEQUENCE else value for name, value in row.values.items()}
+        values = {name: settled(value, sequence) for name, value in row.values.items()}
         table(row.model, alias).bulk_create([row.model(**values)])
 
 

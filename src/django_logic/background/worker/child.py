@@ -19,7 +19,8 @@ from django.core.cache import caches, close_caches
 from django.db import DatabaseError, connections, reset_queries
 from django.utils import timezone, translation
 
-from django_logic.background import attempt, claim, settle, tracing
+from django_logic import tracing
+from django_logic.background import attempt, claim, settle
 from django_logic.background.declared import declared_lanes
 from django_logic.background.lanes import Lanes, lanes_of, next_due
 from django_logic.background.models import TransitionMessage

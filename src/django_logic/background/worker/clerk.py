@@ -22,9 +22,10 @@ from django_logic.background.worker import accounts
 from django_logic.background.worker.accounts import Account
 from django_logic.background.worker.board import Board
 from django_logic.background.worker.forking import close_databases
-from django_logic.background.worker.listener import Listener
 from django_logic.background.worker.plan import WorkerPlan
 from django_logic.clock import FromNow
+from django_logic.listener import Listener
+from django_logic.wakeup import WORK
 
 __all__ = ["Clerk"]
 
@@ -44,7 +45,7 @@ class Clerk:
     def __init__(self, plan: WorkerPlan, board: Board, wake_writer: int, orders: int, reports: int) -> None:
         self.plan, self.board = plan, board
         self.wake_writer, self.orders, self.reports = wake_writer, orders, reports
-        self.listener = Listener(plan.listen_alias or plan.alias, plan.alias, str(plan.worker_id))
+        self.listener = Listener(WORK, plan.listen_alias or plan.alias, plan.alias, str(plan.worker_id))
         self.waiting: list[Account] = []
         self.unread = b""
         self.beat_at = self.try_at = 0.0

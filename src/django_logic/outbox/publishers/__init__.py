@@ -13,7 +13,10 @@ from typing import Protocol
 
 from django_logic.outbox.event import Event
 
-__all__ = ["Fate", "Publisher", "Result", "dead", "failed", "sent", "unavailable"]
+__all__ = ["BATCH_SIZE", "Fate", "Publisher", "Result", "dead", "failed", "sent", "told", "unavailable"]
+
+#: How many events a call of `Publisher.publish` gets at most, where a publisher's ``batch_size`` does not say.
+BATCH_SIZE = 100
 
 
 class Fate(StrEnum):
@@ -77,18 +80,18 @@ def failed(error: BaseException | str, handled: frozenset[str] = frozenset()) ->
     return Result(fate=Fate.FAILED, error=told(error), handled=handled)
 
 
-def dead(error: BaseException | str) -> Result:
+def dead(error: BaseException | str, handled: frozenset[str] = frozenset()) -> Result:
     """
     Say that an event can't be delivered as it is.
     """
-    return Result(fate=Fate.DEAD, error=told(error))
+    return Result(fate=Fate.DEAD, error=told(error), handled=handled)
 
 
-def unavailable(error: BaseException | str) -> Result:
+def unavailable(error: BaseException | str, handled: frozenset[str] = frozenset()) -> Result:
     """
     Say that the destination takes nothing for now.
     """
-    return Result(fate=Fate.UNAVAILABLE, error=told(error))
+    return Result(fate=Fate.UNAVAILABLE, error=told(error), handled=handled)
 
 
 def told(error: BaseException | str) -> str:

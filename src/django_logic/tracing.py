@@ -4,10 +4,11 @@ Where a call's trace comes from, and what continues it around an attempt: nothin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-__all__ = ["Tracer", "around", "current", "plug_in", "unplug"]
+__all__ = ["Tracer", "around", "current", "plug_in", "publishing", "unplug"]
 
 
 class Tracer(Protocol):
@@ -23,6 +24,11 @@ class Tracer(Protocol):
     def attempt(self, message: Any) -> AbstractContextManager[Any]:
         """
         Return what an attempt of a row runs within.
+        """
+
+    def publishing(self, events: Sequence[Any]) -> AbstractContextManager[Any]:
+        """
+        Return what the delivery of events, each with its ``traceparent``, runs within.
         """
 
 
@@ -55,3 +61,10 @@ def around(message: Any) -> AbstractContextManager[Any]:
     Return what an attempt runs within.
     """
     return _tracers[0].attempt(message) if _tracers else nullcontext()
+
+
+def publishing(events: Sequence[Any]) -> AbstractContextManager[Any]:
+    """
+    Return what the delivery of events runs within.
+    """
+    return _tracers[0].publishing(events) if _tracers else nullcontext()

@@ -5,19 +5,17 @@ Hearing of new rows: LISTEN on a connection of its own, proved alive now and the
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from typing import Any
 
 from django.db import DatabaseError, connections
 
-from django_logic.background.wakeup import CHANNEL, send
+from django_logic.wakeup import Channel, send
 
 __all__ = ["Listener"]
 
-logger = logging.getLogger("django-logic.worker")
-
-LISTEN = "LISTEN django_logic_work"
+#: Followed by the name of a channel, which is a constant of ours.
+LISTEN = "LISTEN "
 #: How often the connection is proved alive, how long an answer may take, and how long to wait after a failure.
 PROVE_EVERY, ANSWER_WITHIN = 10.0, 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.0, 30.0
@@ -26,11 +24,11 @@ PROBE = "\x01probe:"
 
 class Listener:
     """
-    Listen for words about queues. Nothing it does may fail its owner: without it workers poll.
+    Listen for the words of a channel. Nothing it does may fail its owner, who polls without it.
     """
 
-    def __init__(self, alias: str, send_alias: str, name: str) -> None:
-        self.alias, self.send_alias = alias, send_alias
+    def __init__(self, channel: Channel, alias: str, send_alias: str, name: str) -> None:
+        self.channel, self.alias, self.send_alias = channel, alias, send_alias
         self.probe = f"{PROBE}{name}"
         self._wrapper: Any = None
         self._pause = FIRST_PAUSE
@@ -69,7 +67,7 @@ class Listener:
         if now >= self._prove_at:
             self._prove_at, self._probed_at = now + PROVE_EVERY, now
             with contextlib.suppress(DatabaseError):  # a database that is away is told of elsewhere
-                send(self.send_alias, self.probe)
+                send(self.channel, self.send_alias, self.probe)
         return False
 
     def connect(self) -> bool:
@@ -80,7 +78,7 @@ class Listener:
         try:
             wrapper.ensure_connection()
             with wrapper.cursor() as cursor:
-                cursor.execute(LISTEN)
+                cursor.execute(LISTEN + self.channel.name)
         except DatabaseError as error:
             self.lose(error)
             with contextlib.suppress(Exception):
@@ -92,12 +90,12 @@ class Listener:
 
     def heard(self) -> set[str]:
         """
-        Return the queues that were named since the last time, without waiting.
+        Return the words that arrived since the last time, without waiting.
         """
         if self._wrapper is None:
             return set()
         try:
-            words = words_of(self._wrapper.connection)
+            words = words_of(self._wrapper.connection, self.channel.name)
         except Exception as error:  # the driver's own classes, which differ between psycopg 2 and 3
             self.lose(error)
             return set()
@@ -110,7 +108,7 @@ class Listener:
         """
         Note that the connection is gone, and when to try again.
         """
-        logger.warning("LISTEN was lost (%s); rows are found by polling until it is back.", error)
+        self.channel.logger.warning("LISTEN was lost (%s); rows are found by polling until it is back.", error)
         self.close()
         self.is_listening = False
         self._try_at = time.monotonic() + self._pause
@@ -122,7 +120,7 @@ class Listener:
         """
         self._probed_at = None
         if self.is_listening is not False:
-            logger.warning(
+            self.channel.logger.warning(
                 "Notifications do not arrive on %r, as behind pgbouncer in transaction mode; rows are found by polling."
                 " Name a direct connection by --listen-database for wake-ups within milliseconds.",
                 self.alias,
@@ -139,7 +137,7 @@ class Listener:
         self._wrapper = None
 
 
-def words_of(connection: Any) -> set[str]:
+def words_of(connection: Any, channel: str) -> set[str]:
     """
     Read the notifications that have arrived, from either driver.
     """
@@ -147,10 +145,10 @@ def words_of(connection: Any) -> set[str]:
         connection.pgconn.consume_input()
         words = set()
         while (word := connection.pgconn.notifies()) is not None:
-            if word.relname.decode() == CHANNEL:
+            if word.relname.decode() == channel:
                 words.add(word.extra.decode())
         return words
     connection.poll()
-    found = {word.payload for word in connection.notifies if word.channel == CHANNEL}
+    found = {word.payload for word in connection.notifies if word.channel == channel}
     connection.notifies.clear()
     return found

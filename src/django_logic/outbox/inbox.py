@@ -1,0 +1,78 @@
+"""
+Taking each message once: a consumer's work and the note that it was done are one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, transaction
+
+__all__ = ["inbox"]
+
+Consumer = Callable[..., Any]
+
+#: What the columns of a consumer and an id hold.
+LONGEST_ID = 255
+
+
+def inbox(
+    consumer: Any, *, using: str = DEFAULT_DB_ALIAS, message_id: Callable[..., Any] | None = None
+) -> Callable[[Consumer], Consumer]:
+    """
+    Make a consumer idempotent: a message it has taken does nothing, and returns None.
+
+    ``consumer`` names it for good: another name takes everything anew. The id is the first argument's ``id``, else what
+    ``message_id``, called with the consumer's arguments, returns. Two that take the same message at once wait for each
+    other, and the second does nothing.
+    Transaction: opens one, in which the message is noted and the consumer runs; an error undoes both. What the consumer
+    does outside the database is not undone. Raises: ValueError for a message without an id.
+
+    Example::
+
+        @subscribe("order.fulfilled")
+        @inbox("loyalty points")
+        def add_points(event): ...
+    """
+    if not isinstance(consumer, str) or not consumer.strip() or len(consumer) > LONGEST_ID:
+        raise ImproperlyConfigured(
+            f"django_logic.outbox.inbox takes the name of a consumer; found {consumer!r}."
+            ' Write @inbox("loyalty points") above the function.'
+        )
+
+    def read_id(*arguments: Any, **keywords: Any) -> str:
+        first = arguments[0] if arguments else None
+        found = message_id(*arguments, **keywords) if message_id is not None else getattr(first, "id", None)
+        return "" if found is None else str(found)
+
+    def decorate(function: Consumer) -> Consumer:
+        @wraps(function)
+        def take(*arguments: Any, **keywords: Any) -> Any:
+            key = read_id(*arguments, **keywords)
+            if not 0 < len(key) <= LONGEST_ID:
+                raise ValueError(f"{consumer}: a message needs an id of 1 to {LONGEST_ID} characters; found {key!r}.")
+            with transaction.atomic(using=using):
+                return function(*arguments, **keywords) if is_first(consumer, key, using) else None
+
+        return take
+
+    return decorate
+
+
+def is_first(consumer: str, key: str, alias: str) -> bool:
+    """
+    Note a message; False when it was noted before.
+
+    Transaction: the caller's. Another one that is noting the same message is waited for.
+    """
+    entry = apps.get_model("django_logic_outbox", "InboxEntry")
+    try:
+        with transaction.atomic(using=alias):
+            entry(consumer=consumer, message_id=key).save(using=alias, force_insert=True)
+    except IntegrityError:
+        return False
+    return True

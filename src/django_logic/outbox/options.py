@@ -1,0 +1,156 @@
+"""
+The settings of events: one reader for each key of ``DJANGO_LOGIC`` that begins with ``OUTBOX_``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from django_logic import conf
+from django_logic.backoff import Backoff
+
+__all__ = [
+    "BLOCK",
+    "OWN",
+    "SKIP",
+    "backoff",
+    "has_own_relay",
+    "keep_days",
+    "lease_seconds",
+    "max_attempts",
+    "max_payload_bytes",
+    "publishers",
+    "register",
+    "skips",
+]
+
+OWN, NONE = "own", "none"
+BLOCK, SKIP = "block", "skip"
+
+#: Where events go when nobody says anything: to functions in Python.
+SUBSCRIBERS = {"subscribers": {"BACKEND": "django_logic.outbox.publishers.local.Subscribers"}}
+KEYS_OF_A_PUBLISHER = ("BACKEND", "OPTIONS", "TOPICS")
+LONGEST_NAME = 100
+
+DEFAULTS: dict[str, Any] = {
+    "OUTBOX_RELAY": OWN,
+    "OUTBOX_PUBLISHERS": SUBSCRIBERS,
+    "OUTBOX_ON_DEAD": {"*": BLOCK},
+    "OUTBOX_MAX_ATTEMPTS": 10,
+    "OUTBOX_MAX_PAYLOAD_BYTES": 262_144,
+    "OUTBOX_RETRY_SECONDS": 5,
+    "OUTBOX_RETRY_LIMIT_SECONDS": 900,
+    "OUTBOX_LEASE_SECONDS": 60,
+    "OUTBOX_KEEP_DAYS": 7,
+}
+
+
+def publishers_rule(value: Any) -> str | None:
+    """
+    Say what is wrong with a map of publishers.
+    """
+    if not isinstance(value, Mapping) or not value:
+        return 'expected {"name": {"BACKEND": "dotted.path", "OPTIONS": {…}, "TOPICS": ["order.*"]}}'
+    for name, entry in value.items():
+        if not isinstance(name, str) or not name.strip() or "," in name or len(name) > LONGEST_NAME:
+            return f"expected names of at most {LONGEST_NAME} characters without commas"
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("BACKEND"), str):
+            return f"expected a dict with the dotted path of a publisher as BACKEND under {name!r}"
+        if any(key not in KEYS_OF_A_PUBLISHER for key in entry):
+            return f"expected only {', '.join(KEYS_OF_A_PUBLISHER)} under {name!r}"
+        if not isinstance(entry.get("OPTIONS", {}), Mapping):
+            return f"expected a dict as OPTIONS under {name!r}"
+        topics = entry.get("TOPICS", [])
+        if not isinstance(topics, (list, tuple)) or not all(isinstance(topic, str) for topic in topics):
+            return f"expected a list of topics as TOPICS under {name!r}"
+    return None
+
+
+def policies_rule(value: Any) -> str | None:
+    """
+    Say what is wrong with a map of policies.
+    """
+    is_map = isinstance(value, Mapping) and all(isinstance(topic, str) for topic in value)
+    if not is_map or not all(policy in (BLOCK, SKIP) for policy in value.values()):
+        return f'expected {{"order.viewed": "{SKIP}", "*": "{BLOCK}"}}'
+    return None
+
+
+def register() -> None:
+    """
+    Add these keys to the dict of settings, with their rules.
+    """
+    count, seconds = conf.number(least=1, whole=True), conf.number(least=0)
+    rules: dict[str, conf.Rule] = {
+        "OUTBOX_RELAY": conf.one_of(OWN, NONE),
+        "OUTBOX_PUBLISHERS": publishers_rule,
+        "OUTBOX_ON_DEAD": policies_rule,
+        "OUTBOX_MAX_ATTEMPTS": count,
+        "OUTBOX_MAX_PAYLOAD_BYTES": count,
+        "OUTBOX_RETRY_SECONDS": seconds,
+        "OUTBOX_RETRY_LIMIT_SECONDS": seconds,
+        "OUTBOX_LEASE_SECONDS": conf.number(least=1),
+        "OUTBOX_KEEP_DAYS": seconds,
+    }
+    conf.register_settings(DEFAULTS, rules)
+
+
+def has_own_relay() -> bool:
+    """
+    Tell whether our relay delivers; else somebody reads the rows of messages from the database's log.
+    """
+    return str(conf.read("OUTBOX_RELAY")) == OWN
+
+
+def publishers() -> Mapping[str, Mapping[str, Any]]:
+    """
+    Return how each destination is reached.
+    """
+    found: Mapping[str, Mapping[str, Any]] = conf.read("OUTBOX_PUBLISHERS")
+    return found
+
+
+def skips(topic: str) -> bool:
+    """
+    Tell whether later messages of a key pass one of this topic that is dead; the first pattern that fits says.
+    """
+    policies: Mapping[str, str] = conf.read("OUTBOX_ON_DEAD")
+    return next((policy == SKIP for pattern, policy in policies.items() if fnmatchcase(topic, pattern)), False)
+
+
+def max_attempts() -> int:
+    """
+    Return after how many attempts a message is dead.
+    """
+    return int(conf.read("OUTBOX_MAX_ATTEMPTS"))
+
+
+def max_payload_bytes() -> int:
+    """
+    Return how large a payload may be, as JSON in UTF-8.
+    """
+    return int(conf.read("OUTBOX_MAX_PAYLOAD_BYTES"))
+
+
+def backoff() -> Backoff:
+    """
+    Return the pauses between attempts.
+    """
+    first, limit = float(conf.read("OUTBOX_RETRY_SECONDS")), float(conf.read("OUTBOX_RETRY_LIMIT_SECONDS"))
+    return Backoff(first=first, limit=max(first, limit), jitter=0.25)
+
+
+def lease_seconds() -> float:
+    """
+    Return for how long a claim keeps messages from other relays.
+    """
+    return float(conf.read("OUTBOX_LEASE_SECONDS"))
+
+
+def keep_days() -> float:
+    """
+    Return for how many days messages are kept that everybody has got.
+    """
+    return float(conf.read("OUTBOX_KEEP_DAYS"))

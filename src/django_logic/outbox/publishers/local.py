@@ -1,0 +1,61 @@
+"""
+Telling subscribers in Python.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from django_logic.hooks import refuse_unrun
+from django_logic.outbox.event import Event
+from django_logic.outbox.exceptions import BrokerUnavailable, Undeliverable
+from django_logic.outbox.publishers import Result, dead, failed, sent, told, unavailable
+from django_logic.outbox.subscribers import subscribers_of
+
+__all__ = ["Subscribers"]
+
+logger = logging.getLogger("django-logic.relay")
+
+
+class Subscribers:
+    """
+    Call every subscriber of an event. Who took it does not get it again when another one failed.
+    """
+
+    #: One at a time, so that a claim is never kept longer than one event takes.
+    batch_size = 1
+
+    def publish(self, events: Sequence[Event]) -> Sequence[Result]:
+        """
+        Call the subscribers of each event.
+        """
+        return [tell(event) for event in events]
+
+    def close(self) -> None:
+        """
+        Let go of nothing.
+        """
+
+
+def tell(event: Event) -> Result:
+    """
+    Call the subscribers of one event that have not taken it yet; one that fails keeps no other from it.
+    """
+    handled, errors, is_hopeless = set(event.handled), [], False
+    for subscriber in subscribers_of(event.topic):
+        if subscriber.name in handled:
+            continue
+        try:
+            refuse_unrun(subscriber.function, subscriber.function(event))
+        except BrokerUnavailable as error:
+            return unavailable(f"{subscriber.name}: {error}", frozenset(handled))
+        except Exception as error:
+            logger.warning("%s failed for %s %s", subscriber.name, event.topic, event.id, exc_info=True)
+            errors.append(f"{subscriber.name}: {told(error)}")
+            is_hopeless = is_hopeless or isinstance(error, Undeliverable)
+        else:
+            handled.add(subscriber.name)
+    if not errors:
+        return sent()
+    return (dead if is_hopeless else failed)("\n".join(errors), frozenset(handled))

@@ -1,0 +1,212 @@
+"""
+Claiming: one committed statement leases the head of each key, and what follows it, under one token.
+
+The open rows of a destination are walked key by key, one index probe each, from where the last claim ended. So nothing
+of a key is ever taken while an older row of it is open, however many relays there are, and rows that were committed
+late are found. What is *not* done here: delivering and marking.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from django.db import connections, transaction
+from django.db.models import Exists, F, OuterRef
+
+from django_logic.clock import FromNow
+from django_logic.outbox import options
+from django_logic.outbox.event import Event
+from django_logic.outbox.models import DeliveryState, OutboxDelivery, OutboxMessage
+
+__all__ = ["BEGINNING", "Claim", "Item", "claim"]
+
+#: Before any key.
+BEGINNING = ("", "")
+#: The states a row may be claimed in, once it is due; a leased one is due when its lease is over.
+CLAIMABLE = (DeliveryState.PENDING, DeliveryState.LEASED)
+
+#: Heads are due rows that are the oldest open ones of their keys. One whose last relay may have died with it is taken
+#: alone, so that a message that kills its relay spends attempts of its own. Losing this commit in a crash of the server
+#: costs one lease, so it does not wait for the disk.
+CLAIM = """
+WITH RECURSIVE walk AS (
+    (
+        SELECT aggregate, key, id, state, next_attempt_at FROM {deliveries}
+        WHERE is_open AND destination = %(destination)s AND (aggregate, key) > (%(aggregate)s, %(key)s)
+        ORDER BY aggregate, key, id LIMIT 1
+    )
+    UNION ALL
+    SELECT following.* FROM walk CROSS JOIN LATERAL (
+        SELECT aggregate, key, id, state, next_attempt_at FROM {deliveries}
+        WHERE is_open AND destination = %(destination)s AND (aggregate, key) > (walk.aggregate, walk.key)
+        ORDER BY aggregate, key, id LIMIT 1
+    ) following
+), due AS MATERIALIZED (
+    SELECT id FROM walk WHERE state <> 'dead' AND next_attempt_at <= STATEMENT_TIMESTAMP() LIMIT %(keys)s
+), heads AS MATERIALIZED (
+    SELECT id, aggregate, key, state, attempts FROM {deliveries}
+    WHERE id IN (SELECT id FROM due) AND is_open AND state <> 'dead' AND next_attempt_at <= STATEMENT_TIMESTAMP()
+    FOR UPDATE SKIP LOCKED
+), picked AS MATERIALIZED (
+    SELECT run.id, run.id = heads.id AS is_head FROM heads CROSS JOIN LATERAL (
+        SELECT member.id, member.id = heads.id OR BOOL_AND(
+            member.id = heads.id OR member.state = 'pending' AND member.next_attempt_at <= STATEMENT_TIMESTAMP()
+        ) OVER (ORDER BY member.id) AS is_next
+        FROM (
+            SELECT id, state, next_attempt_at FROM {deliveries}
+            WHERE is_open AND destination = %(destination)s AND aggregate = heads.aggregate AND key = heads.key
+            ORDER BY aggregate, key, id
+            LIMIT CASE WHEN heads.state = 'pending' AND heads.attempts = 0 THEN %(run)s::int ELSE 1 END
+        ) member
+    ) run WHERE run.is_next LIMIT %(rows)s
+), taken AS (
+    UPDATE {deliveries} delivery SET
+        state = 'leased', lease_token = %(token)s, relay = %(relay)s,
+        next_attempt_at = STATEMENT_TIMESTAMP() + %(lease)s::double precision * INTERVAL '1 second',
+        attempts = delivery.attempts + CASE WHEN picked.is_head THEN 1 ELSE 0 END
+    FROM picked{quiet} WHERE delivery.id = picked.id
+    RETURNING delivery.id, picked.is_head, delivery.attempts, delivery.handled, delivery.message_id,
+        delivery.aggregate, delivery.key
+)
+SELECT taken.id, is_head, attempts, handled, taken.aggregate, taken.key, {columns}
+FROM taken LEFT JOIN {messages} message ON message.id = taken.message_id ORDER BY taken.id
+"""
+
+#: Makes the commit of a statement not wait for the disk; in an open transaction it would speak for all of it.
+QUIET = ", (SELECT SET_CONFIG('synchronous_commit', 'off', true)) quiet"
+
+
+class Item(NamedTuple):
+    """
+    Hold one delivery that is leased: its row, the place of its key, the attempt this is, and its event.
+
+    ``is_counted`` tells whether the claim has counted the attempt already. ``event`` is None when the message is gone.
+    """
+
+    pk: int
+    place: tuple[str, str]
+    attempt: int
+    is_counted: bool
+    event: Event | None
+
+
+@dataclass(slots=True)
+class Claim:
+    """
+    Hold what was leased together: a run of deliveries for each key, oldest first.
+    """
+
+    token: UUID
+    runs: dict[tuple[str, str], list[Item]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.runs)
+
+
+def claim(
+    alias: str, destination: str, *, after: tuple[str, str] = BEGINNING, keys: int = 100, run: int = 10, relay: str = ""
+) -> Claim:
+    """
+    Lease what is due of a destination, from the first key behind one.
+
+    Transaction: commits by itself; within an open one it counts when that commits.
+    """
+    token = uuid4()
+    values: dict[str, Any] = {
+        "destination": destination,
+        "token": token,
+        "relay": relay[:255],
+        "lease": options.lease_seconds(),
+    }
+    if connections[alias].vendor != "postgresql":
+        return claimed(token, claim_by_orm(alias, values, keys))
+    quiet = "" if connections[alias].in_atomic_block else QUIET
+    place: dict[str, Any] = {"aggregate": after[0], "key": after[1], "keys": keys, "run": run, "rows": keys * 2}
+    with connections[alias].cursor() as cursor:
+        cursor.execute(composed(CLAIM, quiet), {**values, **place})
+        return claimed(token, [item_of_row(row) for row in cursor.fetchall()])
+
+
+def claimed(token: UUID, items: Sequence[Item]) -> Claim:
+    """
+    Sort leased deliveries into runs.
+    """
+    found = Claim(token)
+    for item in items:
+        found.runs.setdefault(item.place, []).append(item)
+    return found
+
+
+@cache
+def composed(statement: str, quiet: str) -> str:
+    """
+    Return a statement with its names filled in.
+    """
+    columns = ", ".join(f'message."{entry.column}"' for entry in OutboxMessage._meta.concrete_fields)
+    return statement.format(
+        deliveries=f'"{OutboxDelivery._meta.db_table}"',
+        messages=f'"{OutboxMessage._meta.db_table}"',
+        columns=columns,
+        quiet=quiet,
+    )
+
+
+def item_of_row(row: Sequence[Any]) -> Item:
+    """
+    Return what a row of the claim's statement says.
+    """
+    pk, is_head, attempts, handled, aggregate, key, *values = row
+    attributes = [entry.attname for entry in OutboxMessage._meta.concrete_fields]
+    told = dict(zip(attributes, values, strict=True))
+    attempt = attempts if is_head else attempts + 1
+    event = None if told["id"] is None else event_of(told, attempt, handled)
+    return Item(pk, (aggregate, key), attempt, bool(is_head), event)
+
+
+def event_of(told: dict[str, Any], attempt: int, handled: Any) -> Event:
+    """
+    Return a message as the event others get; JSON comes as text from drivers that were not told otherwise.
+    """
+    payload = json.loads(told["payload"]) if isinstance(told["payload"], str) else told["payload"]
+    names = json.loads(handled) if isinstance(handled, str) else handled
+    return Event(**{**told, "payload": payload}, attempt=attempt, handled=frozenset(names))
+
+
+def claim_by_orm(alias: str, values: dict[str, Any], keys: int) -> list[Item]:
+    """
+    Lease the heads of keys where a statement can't say it all: a conditional update settles who gets a row.
+    """
+    rows = OutboxDelivery.objects.using(alias).filter(destination=values["destination"], is_open=True)
+    earlier = rows.filter(aggregate=OuterRef("aggregate"), key=OuterRef("key"), id__lt=OuterRef("id"))
+    due = rows.filter(state__in=CLAIMABLE, next_attempt_at__lte=FromNow())
+    with transaction.atomic(using=alias):
+        heads = due.filter(~Exists(earlier)).order_by("id")[:keys]
+        if connections[alias].features.has_select_for_update_skip_locked:
+            heads = heads.select_for_update(skip_locked=True)
+        pks = [pk for (pk,) in heads.values_list("id")]
+        due.filter(pk__in=pks).update(
+            state=DeliveryState.LEASED,
+            lease_token=values["token"],
+            relay=values["relay"],
+            next_attempt_at=FromNow(values["lease"]),
+            attempts=F("attempts") + 1,
+        )
+        taken = rows.filter(pk__in=pks, lease_token=values["token"]).order_by("id")
+        found = list(taken)
+        messages = OutboxMessage.objects.using(alias).in_bulk([row.message_id for row in found])
+    return [item_of(row, messages.get(row.message_id)) for row in found]
+
+
+def item_of(row: OutboxDelivery, message: OutboxMessage | None) -> Item:
+    """
+    Return what a leased row and its message say.
+    """
+    fields = OutboxMessage._meta.concrete_fields
+    told = None if message is None else {entry.attname: getattr(message, entry.attname) for entry in fields}
+    event = None if told is None else event_of(told, row.attempts, row.handled)
+    return Item(row.pk, (row.aggregate, row.key), row.attempts, True, event)

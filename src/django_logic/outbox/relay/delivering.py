@@ -1,0 +1,190 @@
+"""
+Delivering one claim: each round publishes one message of every key, and a key whose message fails goes no further.
+
+Nothing is published inside a transaction. The lease is watched between calls of the publisher: what can't be finished
+in time is kept for longer, and what was lost to another relay is left to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from django_logic import tracing
+from django_logic.outbox import options
+from django_logic.outbox.event import Event
+from django_logic.outbox.exceptions import BrokerUnavailable, Undeliverable
+from django_logic.outbox.publishers import BATCH_SIZE, Fate, Publisher, Result, dead, failed, unavailable
+from django_logic.outbox.relay import mark
+from django_logic.outbox.relay.claim import Claim, Item
+
+__all__ = ["Delivered", "deliver"]
+
+logger = logging.getLogger("django-logic.relay")
+
+#: What of a lease may pass before it is renewed, and before nothing more is begun under it.
+RENEW_AFTER, STOP_AFTER = 0.4, 0.8
+GONE = "[gone] the message of this delivery was deleted."
+LOST = "[lost] the relay that had it died or hung, {attempts} times. Look for what kills it, then replay."
+
+
+@dataclass(slots=True)
+class Delivered:
+    """
+    Say what became of a claim: how many fates of each kind, and why the destination took nothing, if so.
+    """
+
+    fates: Counter[Fate] = field(default_factory=Counter)
+    outage: str = ""
+
+
+class Delivery:
+    """
+    Work through one claim.
+    """
+
+    def __init__(self, alias: str, claim: Claim, publisher: Publisher, must_stop: Callable[[], bool]) -> None:
+        self.alias, self.claim, self.publisher, self.must_stop = alias, claim, publisher, must_stop
+        self.leased_at = time.monotonic()
+        self.lease = options.lease_seconds()
+        self.sent: list[Item] = []
+        self.closed: set[tuple[str, str]] = set()
+        self.waiting = {item.pk: item for run in claim.runs.values() for item in run}
+        self.result = Delivered()
+
+    def run(self) -> Delivered:
+        """
+        Publish and mark everything that can be.
+        """
+        size = getattr(self.publisher, "batch_size", BATCH_SIZE)
+        for batch in self.batches(size):
+            if not self.may_go_on():
+                break
+            self.publish(batch)
+            if self.result.outage:
+                break
+        self.mark_sent()
+        mark.release(self.alias, self.claim.token, list(self.waiting.values()), self.result.outage)
+        return self.result
+
+    def batches(self, size: int) -> Iterator[Sequence[Item]]:
+        """
+        Yield messages of different keys whose keys are not closed, the oldest of each first.
+        """
+        for members in zip_longest(*self.claim.runs.values()):
+            found = [item for item in members if item is not None]
+            for start in range(0, len(found), size):
+                batch = [item for item in found[start : start + size] if item.place not in self.closed]
+                if batch:
+                    yield batch
+
+    def may_go_on(self) -> bool:
+        """
+        Tell whether to begin another call: nobody wants an end, and the rest is still ours.
+        """
+        if self.must_stop():
+            return False
+        passed = time.monotonic() - self.leased_at
+        if passed < self.lease * RENEW_AFTER:
+            return True
+        self.mark_sent()
+        if passed > self.lease * STOP_AFTER or not mark.renew(
+            self.alias, self.claim.token, list(self.waiting.values())
+        ):
+            logger.warning("A lease ran out under a slow publisher; %d messages go back", len(self.waiting))
+            return False
+        self.leased_at = time.monotonic()
+        return True
+
+    def publish(self, batch: Sequence[Item]) -> None:
+        """
+        Publish a batch, and note what became of each message.
+        """
+        fit = [item for item in batch if self.is_fit(item)]
+        events = [item.event for item in fit if item.event is not None]
+        if not events:
+            return
+        with tracing.publishing(events):
+            results = results_of(self.publisher, events)
+        for item, result in zip(fit, results, strict=True):
+            self.settle(item, result)
+
+    def is_fit(self, item: Item) -> bool:
+        """
+        Tell whether a message can be published; one that can't is dead.
+        """
+        if item.event is None:
+            self.settle(item, dead(GONE))
+        elif item.attempt > options.max_attempts():
+            self.settle(item, dead(LOST.format(attempts=item.attempt - 1)))
+        else:
+            return True
+        return False
+
+    def settle(self, item: Item, result: Result) -> None:
+        """
+        Note one fate; a message that did not arrive closes its key for this claim.
+        """
+        if result.fate is Fate.UNAVAILABLE:
+            self.closed.add(item.place)
+            self.result.outage = result.error or "the destination takes nothing"
+            return
+        del self.waiting[item.pk]
+        if result.fate is Fate.SENT:
+            self.sent.append(item)
+            self.result.fates[Fate.SENT] += 1
+            return
+        self.closed.add(item.place)
+        fate = mark.mark_failed(self.alias, self.claim.token, item, result)
+        if fate is not None:
+            self.result.fates[fate] += 1
+            log_failure(item, fate, result)
+
+    def mark_sent(self) -> None:
+        """
+        Mark what has arrived so far.
+        """
+        marked = mark.mark_sent(self.alias, self.claim.token, self.sent)
+        if marked < len(self.sent):
+            logger.warning("%d messages were delivered under a lease that is lost", len(self.sent) - marked)
+        self.sent = []
+
+
+def deliver(alias: str, claim: Claim, publisher: Publisher, must_stop: Callable[[], bool] = lambda: False) -> Delivered:
+    """
+    Publish what was claimed, and mark it; what could not be attempted goes back without an attempt.
+    """
+    return Delivery(alias, claim, publisher, must_stop).run()
+
+
+def results_of(publisher: Publisher, events: Sequence[Event]) -> Sequence[Result]:
+    """
+    Publish, and read an exception as the fate of all.
+    """
+    try:
+        results = publisher.publish(events)
+    except BrokerUnavailable as error:
+        return [unavailable(str(error))] * len(events)
+    except Undeliverable as error:
+        return [dead(error)] * len(events)
+    except Exception as error:
+        logger.exception("%s failed for %d events", type(publisher).__name__, len(events))
+        return [failed(error)] * len(events)
+    if len(results) != len(events):
+        return [failed(f"{type(publisher).__name__} answered {len(results)} for {len(events)} events")] * len(events)
+    return results
+
+
+def log_failure(item: Item, fate: Fate, result: Result) -> None:
+    """
+    Say that a message did not arrive; its payload is nobody's business here.
+    """
+    level = logging.ERROR if fate is Fate.DEAD else logging.WARNING
+    named = "?" if item.event is None else f"{item.event.topic} {item.event.id}"
+    logger.log(
+        level, "%s of %s is %s after attempt %d: %s", named, item.place[1], fate.value, item.attempt, result.error
+    )

@@ -1,0 +1,159 @@
+"""
+A relay at work: a thread for each destination, and this one, which hears of events and signals and does upkeep.
+
+Destinations do not wait for each other. Any number of relays may run; they share the work by their claims.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, connections
+
+from django_logic.listener import Listener
+from django_logic.outbox.relay.lane import Lane
+from django_logic.outbox.relay.purge import forget_taken, keep_seconds, purge_batch
+from django_logic.wakeup import EVENTS
+
+__all__ = ["Relay", "RelayPlan"]
+
+logger = logging.getLogger("django-logic.relay")
+
+#: How often to look at threads and the clock, and how often to purge; seconds.
+TICK, PURGE_EVERY = 1.0, 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayPlan:
+    """
+    Hold what a relay was asked to do. Units: seconds.
+    """
+
+    destinations: tuple[str, ...]
+    alias: str = "default"
+    listen_alias: str | None = None
+    poll: float = 1.0
+    grace: float = 30.0
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """
+        Return how rows name this relay.
+        """
+        return self.name or f"{socket.gethostname()}:{os.getpid()}"
+
+
+class Relay:
+    """
+    Run until a signal ends it.
+    """
+
+    def __init__(self, plan: RelayPlan) -> None:
+        self.plan = plan
+        self.signals: list[int] = []
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.writer, False)
+        self.listener = Listener(EVENTS, plan.listen_alias or plan.alias, plan.alias, plan.label)
+        self.lanes = [
+            Lane(plan.alias, name, plan.label, plan.poll, must_stop=lambda: bool(self.signals))
+            for name in plan.destinations
+        ]
+        self.threads: dict[str, threading.Thread] = {}
+        self.purge_at = time.monotonic() + PURGE_EVERY
+
+    def run(self) -> int:
+        """
+        Run; return the exit status: 0 for a clean stop, 128 and the signal's number for a forced one.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.note_signal)
+        signal.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
+        try:
+            while not self.signals:
+                self.turn()
+            return self.stop()
+        finally:
+            signal.set_wakeup_fd(-1)
+            self.listener.close()
+            connections.close_all()
+
+    def note_signal(self, number: int, _frame: Any) -> None:
+        """
+        Note that somebody wants an end.
+        """
+        self.signals.append(number)
+
+    def turn(self) -> None:
+        """
+        Look after threads, words and upkeep once.
+        """
+        self.staff()
+        if self.listener.attend():
+            self.tell()
+        self.keep_up()
+        heard = self.listener.fileno()
+        sources = [self.reader] + ([heard] if heard is not None else [])
+        ready, _, _ = select.select(sources, [], [], TICK)
+        if heard is not None and heard in ready and self.listener.heard():
+            self.tell()
+
+    def staff(self) -> None:
+        """
+        Start a thread for each destination that has none; one that broke is replaced.
+        """
+        for lane in self.lanes:
+            thread = self.threads.get(lane.destination)
+            if thread is None or not thread.is_alive():
+                if thread is not None:
+                    logger.error("The thread of %s broke and is replaced", lane.destination)
+                thread = threading.Thread(target=lane.run, name=f"relay-{lane.destination}", daemon=True)
+                self.threads[lane.destination] = thread
+                thread.start()
+
+    def tell(self) -> None:
+        """
+        Tell every thread that there are news.
+        """
+        for lane in self.lanes:
+            lane.news.set()
+
+    def keep_up(self) -> None:
+        """
+        Delete a batch of what is old; a full one calls for the next at once.
+        """
+        if time.monotonic() < self.purge_at:
+            return
+        self.purge_at = time.monotonic() + PURGE_EVERY
+        try:
+            age = keep_seconds()
+            if purge_batch(self.plan.alias, age) or forget_taken(self.plan.alias, age):
+                self.purge_at = time.monotonic() + TICK
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("Old events could not be deleted now: %s", error)
+            connections.close_all()
+
+    def stop(self) -> int:
+        """
+        Let each thread finish what it publishes; the rest goes back. A second signal ends it at once.
+        """
+        logger.info("Stopping: what is being published is finished, within %.0f s", self.plan.grace)
+        deadline = time.monotonic() + self.plan.grace
+        self.tell()
+        while any(thread.is_alive() for thread in self.threads.values()):
+            left = deadline - time.monotonic()
+            if left <= 0 or len(self.signals) > 1:
+                stuck = [name for name, thread in self.threads.items() if thread.is_alive()]
+                logger.error("%s did not finish; others deliver it when its lease is over", ", ".join(stuck))
+                return 128 + self.signals[0]
+            for thread in self.threads.values():
+                thread.join(min(left, 0.05))
+        return 0
