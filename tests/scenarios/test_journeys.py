@@ -4,7 +4,6 @@ Tell the manual's order from approval to the customer, as a test of a project wo
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +14,9 @@ from django_logic.exceptions import TransitionTemporarilyUnavailable
 from django_logic.testing import ProcessScenario, ScenarioMixin, advance, record_driven_transitions, run_background
 from tests.scenarios.seed_app.fulfilment import CustomsRefusal, OrderProcess
 from tests.scenarios.seed_app.models import Booking, Consignment
-from tests.worker_app import ledger
 
-
-@pytest.fixture(autouse=True)
-def open_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Give the hooks a ledger to write in.
-    """
-    monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "ledger"))
+#: Where the hooks write down what they did.
+pytestmark = pytest.mark.usefixtures("ledger")
 
 
 class Journeys(ScenarioMixin):

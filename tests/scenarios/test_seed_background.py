@@ -1,36 +1,21 @@
 """
-Prove the manual's chapter on background transitions, line by line, with a worker process wherever it speaks of one.
+Prove what the manual's chapter on background transitions says of workers, line by line, with processes of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from io import StringIO
-from pathlib import Path
-from typing import Any
 
 import pytest
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command, load_command_class
-from django.db import transaction
-from django.test import override_settings
-from django.utils import timezone
 
-from django_logic import conf
-from django_logic.background import BackgroundTransition, run_available
 from django_logic.background.models import TransitionMessage
-from django_logic.background.safety_nets import cleanup_completed_transitions, detect_stuck_transitions
-from django_logic.exceptions import (
-    AlreadyInProgress,
-    TransitionNotAllowed,
-    TransitionTemporarilyUnavailable,
-)
+from django_logic.testing import Scenario, open_transition_message
 from tests.scenarios.seed_app.models import Booking, Consignment
+from tests.scenarios.told import told
 from tests.worker import harness
-from tests.worker.gates import Gate, gate
+from tests.worker.gates import Gate
 from tests.worker.harness import is_held, row, until, worker
-from tests.worker_app import ledger as ledgers
 from tests.worker_app.ledger import Ledger
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres", "ledger")]
@@ -38,34 +23,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 QUEUES = "django_logic.critical,django_logic.fast"
 #: Few attempts, and a pause that is over at once.
 TWO_ATTEMPTS = {"DJANGO_LOGIC": {"TRANSITION_MESSAGE_RETRY_MINUTES": 0.001, "TRANSITION_MESSAGE_MAX_ERRORS": 2}}
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    """
-    Give an empty ledger, which this process and every worker it starts write in.
-    """
-    monkeypatch.setenv(ledgers.VARIABLE, str(tmp_path / "ledger"))
-    return Ledger(tmp_path / "ledger")
-
-
-@pytest.fixture(name="gate")
-def closed_gate(tmp_path: Path) -> Iterator[Gate]:
-    """
-    Give a gate that stops who comes by.
-    """
-    with gate(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def order() -> Consignment:
-    """
-    Give an order that was approved.
-    """
-    order = Consignment.objects.create()
-    order.process.approve()
-    return order
 
 
 def status(order: Consignment) -> str:
@@ -82,46 +39,14 @@ def has_ended(order: Consignment) -> bool:
     return not TransitionMessage.objects.for_instance(order).open().exists()
 
 
-def listed(*words: str) -> str:
-    """
-    Return what dl_transitions prints.
-    """
-    out = StringIO()
-    call_command("dl_transitions", *words, stdout=out)
-    return out.getvalue()
-
-
 class TestBackgroundTransitions:
     """
     "BackgroundTransition runs its side-effects on a worker process, and retries them."
     """
 
-    def test_call_writes_busy_state_and_one_row_and_returns(self, order: Consignment, ledger: Ledger) -> None:
-        """
-        The call writes in_progress_state and one TransitionMessage row in a single transaction, then returns.
-        """
-        returned = order.process.fulfil()
-
-        message = TransitionMessage.objects.get()
-        assert (returned, status(order)) == (True, "fulfilling")
-        assert (message.is_completed, message.queue_name, message.timeout_seconds) == (
-            False,
-            "django_logic.critical",
-            600,
-        )
-        assert ledger.entries() == []
-
-    def test_row_and_busy_state_roll_back_together(self, order: Consignment) -> None:
-        """
-        A single transaction: what undoes one undoes the other.
-        """
-        with transaction.atomic():
-            order.process.fulfil()
-            transaction.set_rollback(True)
-
-        assert (status(order), TransitionMessage.objects.count()) == ("approved", 0)
-
-    def test_worker_claims_the_row_and_does_the_work(self, order: Consignment, ledger: Ledger) -> None:
+    def test_worker_claims_the_row_and_does_the_work(
+        self, consignments: Scenario, order: Consignment, ledger: Ledger
+    ) -> None:
         """
         A worker claims that row, runs the side-effects and writes the target state; the callback runs there as well.
         """
@@ -134,8 +59,8 @@ class TestBackgroundTransitions:
         assert (status(order), row(order).outcome) == ("fulfilled", "succeeded")
         assert booking.pid in pids
         assert ledger.count("send_tracking_email", "stop") == 1
-        moves = list(order.process.history.values_list("from_state", "to_state"))
-        assert moves == [("draft", "approved"), ("approved", "fulfilling"), ("fulfilling", "fulfilled")]
+        moves = [("draft", "approved", None), ("approved", "fulfilling", None), ("fulfilling", "fulfilled", None)]
+        consignments.assert_history(order, moves)
 
     def test_side_effects_and_target_are_one_atomic_block(self, order: Consignment, gate: Gate) -> None:
         """
@@ -189,7 +114,7 @@ class TestBackgroundTransitions:
         assert (ended.is_completed, ended.ended_in_failure, ended.errors_count) == (True, True, 2)
         assert ledger.count("call_customer", "stop") == 1
 
-    def test_queue_is_optional(self, order: Consignment) -> None:
+    def test_queue_is_optional(self, consignments: Scenario, order: Consignment) -> None:
         """
         A transition without it runs on DEFAULT_QUEUE, which is django_logic; BackgroundAction changes no state.
         """
@@ -200,7 +125,7 @@ class TestBackgroundTransitions:
             until(lambda: has_ended(order))
 
         assert (message.queue_name, status(order), Booking.objects.count()) == ("django_logic", "approved", 1)
-        assert order.process.history.count() == 1
+        consignments.assert_history(order, [("draft", "approved", None)])
 
     def test_attempt_past_its_timeout_is_killed_and_costs_one_error(self, order: Consignment, gate: Gate) -> None:
         """
@@ -233,21 +158,6 @@ class TestBackgroundTransitions:
         assert (status(order), row(order).attempts_started) == ("fulfilment_failed", 1)
         assert ledger.count("print_labels") == 1
 
-    def test_open_row_keeps_other_transitions_out(self, order: Consignment) -> None:
-        """
-        A second background transition raises AlreadyInProgress, a synchronous one TransitionTemporarilyUnavailable.
-        """
-        order.process.fulfil()
-
-        with pytest.raises(AlreadyInProgress):
-            order.process.fulfil()
-        with pytest.raises(TransitionTemporarilyUnavailable) as busy:
-            order.process.cancel()
-
-        assert not isinstance(busy.value, AlreadyInProgress)
-        assert isinstance(busy.value, TransitionNotAllowed)
-        assert (status(order), TransitionMessage.objects.count()) == ("fulfilling", 1)
-
     def test_follow_up_work_starts_from_a_callback(self, order: Consignment, ledger: Ledger) -> None:
         """
         A callback runs after django-logic completes the row, so it may start the next background transition.
@@ -277,11 +187,11 @@ class TestRunTheWorkers:
 
         assert (status(order), row(order).attempts_started) == ("fulfilling", 0)
 
-    def test_concurrency_says_how_many_attempts_run_at_a_time(self, gate: Gate) -> None:
+    def test_concurrency_says_how_many_attempts_run_at_a_time(self, consignments: Scenario, gate: Gate) -> None:
         """
         Each attempt runs in its own forked process and holds its own database connection.
         """
-        orders = [Consignment.objects.create(status="approved") for _ in range(3)]
+        orders = [consignments.instance_in("approved") for _ in range(3)]
         for each in orders:
             each.process.fulfil(gate=str(gate.path))
 
@@ -333,14 +243,6 @@ class TestSeeWhatIsNotMoving:
     "dl_transitions lists every uncompleted background transition and says why each one is not moving."
     """
 
-    def test_row_says_that_no_worker_serves_its_queue(self, order: Consignment) -> None:
-        """
-        No worker serves its queue.
-        """
-        order.process.fulfil()
-
-        assert "no_worker_for_queue" in listed()
-
     def test_row_says_that_a_worker_runs_it(self, order: Consignment, gate: Gate) -> None:
         """
         A worker runs it now.
@@ -349,63 +251,31 @@ class TestSeeWhatIsNotMoving:
 
         with worker(QUEUES, args=["--name", "pod-7"]):
             gate.arrival()
-            told = listed()
+            line = told()
             gate.let_go()
             until(lambda: has_ended(order))
 
-        assert "running" in told
-        assert "pod-7" in told
+        assert "running" in line
+        assert "pod-7" in line
 
-    def test_row_says_that_it_waits_out_the_pause_and_send_clears_it(self, order: Consignment) -> None:
+    def test_row_says_that_it_waits_out_the_pause_and_send_clears_it(
+        self, consignments: Scenario, order: Consignment
+    ) -> None:
         """
         It waits out the retry pause; --send clears that wait on one row, and the next claim takes it.
         """
-        order.process.fulfil(trouble="outage", times=1)
-        run_available()
-        told = listed()
+        outage = ConnectionError("outage")
+        consignments.background_transition(order, "fulfil", fail_side_effect="print_labels", fail_with=outage)
+        line = told()
 
         with worker(QUEUES) as running:
             running.wait_ready()
-            listed("--send", str(row(order).pk))
+            told("--send", str(row(order).pk))
             until(lambda: has_ended(order))
 
-        assert "retry_pause_until" in told
-        assert "outage" in told
+        assert "retry_pause_until" in line
+        assert "outage" in line
         assert status(order) == "fulfilled"
-
-    def test_send_runs_no_side_effects_itself(self, order: Consignment, ledger: Ledger) -> None:
-        """
-        The command runs no side-effects itself.
-        """
-        order.process.fulfil(trouble="outage", times=1)
-        run_available()
-
-        listed("--send", str(row(order).pk))
-
-        assert ledger.count("book_courier") == 1
-        assert row(order).run_at <= timezone.now() + timedelta(seconds=1)
-
-    def test_row_says_that_it_has_spent_every_attempt(self, order: Consignment) -> None:
-        """
-        It has spent every attempt: --send is refused for it.
-        """
-        order.process.fulfil()
-        TransitionMessage.objects.update(attempts_started=5, errors_count=5)
-
-        told = listed()
-        with pytest.raises(CommandError):
-            listed("--send", str(row(order).pk))
-
-        assert "spent_all_attempts" in told
-
-    def test_queues_narrow_the_list(self, order: Consignment) -> None:
-        """
-        --queues narrows the list.
-        """
-        order.process.fulfil()
-
-        assert "fulfil" in listed("--queues", "django_logic.critical")
-        assert "fulfil" not in listed("--queues", "django_logic.slow")
 
 
 class TestTwoSafetyNets:
@@ -413,12 +283,12 @@ class TestTwoSafetyNets:
     "The worker loop runs two safety nets once a minute."
     """
 
-    def test_worker_finalizes_a_row_that_has_spent_every_attempt(self, order: Consignment, ledger: Ledger) -> None:
+    def test_worker_finalizes_a_row_that_has_spent_every_attempt(self, consignments: Scenario, ledger: Ledger) -> None:
         """
         detect_stuck_transitions writes failed_state, runs failure_callbacks and completes the row.
         """
-        order.process.fulfil_or_call()
-        TransitionMessage.objects.update(attempts_started=5, errors_count=5, queue_name="nobody")
+        order = consignments.instance_in("fulfilling")
+        open_transition_message(order, "process", "fulfil_or_call", queue_name="nobody", errors_count=5)
 
         with worker(QUEUES):  # which does not serve that queue; upkeep comes first of all
             until(lambda: row(order).is_completed)
@@ -428,72 +298,3 @@ class TestTwoSafetyNets:
         assert (status(order), row(order).ended_in_failure, row(order).duration_ms) == ("fulfilment_failed", True, None)
         assert ledger.count("call_customer", "stop") == 1
         assert ledger.count("book_courier") == 0
-
-    def test_row_that_no_worker_serves_is_reported(self, order: Consignment, caplog: pytest.LogCaptureFixture) -> None:
-        """
-        It also reports a row that waited past the retry window with no attempt.
-        """
-        order.process.fulfil()
-        TransitionMessage.objects.update(run_at=timezone.now() - timedelta(hours=1))
-
-        finalized = detect_stuck_transitions()
-
-        assert finalized == 0
-        (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
-        assert "django_logic.critical" in line.getMessage()
-
-    def test_old_rows_are_deleted_but_the_newest_failed_one(self, order: Consignment) -> None:
-        """
-        cleanup deletes rows older than CLEANUP_DAYS, and keeps the newest failed row per instance and process.
-        """
-        for _ in range(2):
-            Consignment.objects.filter(pk=order.pk).update(status="approved")
-            Consignment.objects.get(pk=order.pk).process.fulfil(trouble="no such country")
-            run_available()
-        other = Consignment.objects.create(status="approved")
-        other.process.fulfil()
-        run_available()
-        long_ago = timezone.now() - timedelta(days=8)
-        TransitionMessage.objects.update(created=long_ago, completed_at=long_ago)
-        kept = row(order).pk
-
-        deleted = cleanup_completed_transitions()
-
-        assert [message.pk for message in TransitionMessage.objects.all()] == [kept]
-        assert deleted > 0
-
-
-class TestSyncExecution:
-    """
-    "Sync execution runs the worker path inline, for tests only."
-    """
-
-    def test_boot_refuses_sync_without_enable_sync(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """
-        A test settings module calls enable_sync(); boot refuses the value anywhere else.
-        """
-        monkeypatch.setattr(conf, "_sync_allowed", False)
-
-        with override_settings(DJANGO_LOGIC={"BACKGROUND_EXECUTION": "sync"}), pytest.raises(ImproperlyConfigured):
-            conf.validate()
-
-    def test_sync_execution_runs_the_whole_work_in_the_call(self, order: Consignment, ledger: Ledger) -> None:
-        """
-        The call returns with the work and its callback done.
-        """
-        with override_settings(DJANGO_LOGIC={"BACKGROUND_EXECUTION": "sync"}):
-            order.process.fulfil()
-
-        assert (order.status, status(order)) == ("fulfilled", "fulfilled")
-        assert ledger.count("send_tracking_email", "stop") == 1
-
-
-def test_declaration_takes_the_keywords_of_the_manual() -> None:
-    """
-    The slots of the printed example are those of the class.
-    """
-    slots: dict[str, Any] = {"in_progress_state": "b", "failed_state": "c", "queue": "q", "timeout": 600}
-
-    declared = BackgroundTransition(action_name="fulfil", sources=["a"], target="d", **slots)
-
-    assert {name: getattr(declared, name) for name in slots} == slots
