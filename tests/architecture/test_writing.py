@@ -17,6 +17,11 @@ ALLOWED_WRITES: dict[str, set[str]] = {
     "binding": {"setattr"},  # puts the accessor on the model class
     "locks": {"vars"},  # refreshes the instance in memory from the row it has locked
     "testing.clock": {"update"},  # lets time pass in a test
+    "outbox.inbox": {"save"},  # notes that a message was taken
+    "outbox.models": {"save", "bulk_create"},  # adds a message that is no move's, with its deliveries
+    "outbox.relay.claim": {"update"},  # who has a delivery, and
+    "outbox.relay.mark": {"update", "bulk_create"},  # what became of it
+    "outbox.relay.replay": {"update"},  # puts dead deliveries back
     "testing.placing": {"update"},  # puts an object of a test into a state
     "testing.rows": {"save"},  # makes a row for a test
     "testing.snapshots": {"save", "save_base"},  # puts an object of production into a test
@@ -37,6 +42,7 @@ ALLOWED_SQL = {
     "background.worker.clerk",
     "background.lanes",
     "listener",
+    "outbox.publishers.redis_streams",  # executes a pipeline of Redis
     "outbox.relay",
     "wakeup",
 }

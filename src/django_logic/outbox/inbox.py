@@ -4,7 +4,7 @@ Taking each message once: a consumer's work and the note that it was done are on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -44,23 +44,36 @@ def inbox(
             ' Write @inbox("loyalty points") above the function.'
         )
 
-    def read_id(*arguments: Any, **keywords: Any) -> str:
-        first = arguments[0] if arguments else None
-        found = message_id(*arguments, **keywords) if message_id is not None else getattr(first, "id", None)
-        return "" if found is None else str(found)
-
     def decorate(function: Consumer) -> Consumer:
         @wraps(function)
         def take(*arguments: Any, **keywords: Any) -> Any:
-            key = read_id(*arguments, **keywords)
-            if not 0 < len(key) <= LONGEST_ID:
-                raise ValueError(f"{consumer}: a message needs an id of 1 to {LONGEST_ID} characters; found {key!r}.")
+            found = message_id(*arguments, **keywords) if message_id is not None else id_of_first(arguments)
+            key = checked_id(consumer, found)
             with transaction.atomic(using=using):
                 return function(*arguments, **keywords) if is_first(consumer, key, using) else None
 
         return take
 
     return decorate
+
+
+def id_of_first(arguments: Sequence[Any]) -> Any:
+    """
+    Return the ``id`` of the first argument, as an event has one.
+    """
+    return getattr(arguments[0], "id", None) if arguments else None
+
+
+def checked_id(consumer: str, found: Any) -> str:
+    """
+    Return the id of a message as it is noted.
+
+    Raises: ValueError for none.
+    """
+    key = "" if found is None else str(found)
+    if not 0 < len(key) <= LONGEST_ID:
+        raise ValueError(f"{consumer}: a message needs an id of 1 to {LONGEST_ID} characters; found {key!r}.")
+    return key
 
 
 def is_first(consumer: str, key: str, alias: str) -> bool:
