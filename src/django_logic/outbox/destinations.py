@@ -14,7 +14,7 @@ from django_logic.outbox import options
 from django_logic.outbox.publishers import Publisher
 from django_logic.states import nearest
 
-__all__ = ["make_publisher", "names", "names_for"]
+__all__ = ["make_publisher", "names", "names_for", "names_of_subscribers"]
 
 
 def names() -> list[str]:
@@ -33,6 +33,13 @@ def names_for(topic: str) -> list[str]:
         for name, entry in options.publishers().items()
         if not entry.get("TOPICS") or any(fnmatchcase(topic, pattern) for pattern in entry["TOPICS"])
     ]
+
+
+def names_of_subscribers() -> list[str]:
+    """
+    Return the destinations that are functions in Python.
+    """
+    return [name for name, entry in options.publishers().items() if entry["BACKEND"] == options.SUBSCRIBERS]
 
 
 def make_publisher(name: str) -> Publisher:

@@ -15,6 +15,7 @@ __all__ = [
     "BLOCK",
     "OWN",
     "SKIP",
+    "SUBSCRIBERS",
     "backoff",
     "has_own_relay",
     "keep_days",
@@ -30,13 +31,13 @@ OWN, NONE = "own", "none"
 BLOCK, SKIP = "block", "skip"
 
 #: Where events go when nobody says anything: to functions in Python.
-SUBSCRIBERS = {"subscribers": {"BACKEND": "django_logic.outbox.publishers.local.Subscribers"}}
+SUBSCRIBERS = "django_logic.outbox.publishers.local.Subscribers"
 KEYS_OF_A_PUBLISHER = ("BACKEND", "OPTIONS", "TOPICS")
 LONGEST_NAME = 100
 
 DEFAULTS: dict[str, Any] = {
     "OUTBOX_RELAY": OWN,
-    "OUTBOX_PUBLISHERS": SUBSCRIBERS,
+    "OUTBOX_PUBLISHERS": {"subscribers": {"BACKEND": SUBSCRIBERS}},
     "OUTBOX_ON_DEAD": {"*": BLOCK},
     "OUTBOX_MAX_ATTEMPTS": 10,
     "OUTBOX_MAX_PAYLOAD_BYTES": 262_144,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from django_logic.testing.clock import advance
 from django_logic.testing.driven import DrivenTransitions, record_driven_transitions
-from django_logic.testing.driving import run_background
+from django_logic.testing.driving import deliver_events, run_background
 from django_logic.testing.idempotence import assert_idempotent
 from django_logic.testing.journey import JourneyStep
 from django_logic.testing.matrix import assert_matrix
@@ -25,6 +25,7 @@ __all__ = [
     "advance",
     "assert_idempotent",
     "assert_matrix",
+    "deliver_events",
     "from_snapshot",
     "open_transition_message",
     "race",

@@ -19,6 +19,9 @@ TIMED = (
     ("django_logic", "StatusChange"),
     ("django_logic", "AuditEntry"),
     ("django_logic_background", "TransitionMessage"),
+    ("django_logic_outbox", "OutboxMessage"),
+    ("django_logic_outbox", "OutboxDelivery"),
+    ("django_logic_outbox", "InboxEntry"),
 )
 #: A time beyond this stands for never.
 LATEST = datetime(9000, 1, 1, tzinfo=UTC)

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connections, models
 from django.test import TestCase
+from django.utils.module_loading import import_string
 
 from django_logic.background import run_available
 from django_logic.conf import sync_execution
@@ -18,7 +19,7 @@ from django_logic.testing.journey import Step
 from django_logic.testing.reading import fresh_state, process_of
 from django_logic.testing.tracking import Injection, tracked
 
-__all__ = ["drive", "run_background", "within_commits"]
+__all__ = ["deliver_events", "drive", "run_background", "within_commits"]
 
 
 def drive(
@@ -68,3 +69,15 @@ def run_background(queues: Iterable[str] | None = None, limit: int | None = None
     """
     with within_commits(using):
         return run_available(queues, limit, using=using)
+
+
+def deliver_events(*, using: str = "default") -> int:
+    """
+    Deliver the events that are due to the subscribers in Python, as a relay would; return how many arrived.
+
+    What a subscriber raises is recorded on its row and does not come out. No broker is spoken to.
+    """
+    names = import_string("django_logic.outbox.destinations.names_of_subscribers")()
+    with within_commits(using):
+        count: int = import_string("django_logic.outbox.relay.drain")(using, only=names)
+    return count

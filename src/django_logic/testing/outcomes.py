@@ -1,5 +1,5 @@
 """
-Asserting what a call did to fields and to other rows, from fresh reads.
+Asserting what a call did to fields and to other rows, and what it told, from fresh reads.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from django.db import models
 from django_logic.subject import alias_of
 from django_logic.testing.assertions import Assertions
 from django_logic.testing.journey import as_list
+from django_logic.testing.reading import topics_of
 
 __all__ = ["Outcomes"]
 
@@ -49,6 +50,16 @@ class Outcomes(Assertions):
         now = self.capture(instance, names)
         if changed := {name: (before[name], value) for name, value in now.items() if before[name] != value}:
             raise self.refuse(f"Changed, and should not have: {changed}.", instance)
+
+    def assert_events(self, instance: models.Model, topics: Iterable[str]) -> None:
+        """
+        Check the topics of all events that were written about an object, oldest first, whoever has got them.
+
+        Raises: ImproperlyConfigured without the app of events.
+        """
+        wanted, found = as_list(topics, "topics"), topics_of(instance, self.name_of_process())
+        if found != wanted:
+            raise self.refuse(f"The events are {found}, expected {wanted}.", instance)
 
     def assert_related_count(self, rows: Any, count: int) -> None:
         """

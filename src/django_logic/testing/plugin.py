@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils.module_loading import import_string
 
-__all__ = ["clock", "process_scenario", "race", "run_background"]
+__all__ = ["clock", "deliver_events", "process_scenario", "race", "run_background"]
 
 
 @pytest.fixture
@@ -26,6 +26,14 @@ def run_background(db: None) -> Any:
     Run the background work that is due, of these queues or of all; returns how many rows ran.
     """
     return import_string("django_logic.testing.run_background")
+
+
+@pytest.fixture
+def deliver_events(db: None) -> Any:
+    """
+    Deliver the events that are due to the subscribers in Python; returns how many arrived.
+    """
+    return import_string("django_logic.testing.deliver_events")
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 
 from django_logic import Process
-from django_logic.subject import alias_of
+from django_logic.subject import alias_of, instance_key
 
-__all__ = ["fresh_state", "newest_row", "process_of", "row_text", "rows_of"]
+__all__ = ["fresh_state", "newest_row", "process_of", "row_text", "rows_of", "topics_of"]
 
 #: What a failure tells of a row of background work.
 KEY_FIELDS = (
@@ -56,6 +57,21 @@ def newest_row(instance: models.Model, process_name: str) -> Any:
     """
     rows = rows_of(instance, process_name)
     return None if rows is None else rows.transitions().last()
+
+
+def topics_of(instance: models.Model, process_name: str) -> list[str]:
+    """
+    Return the topics of all events about an object, the oldest first.
+
+    Raises: ImproperlyConfigured where the app is missing.
+    """
+    if not apps.is_installed("django_logic.outbox"):
+        raise ImproperlyConfigured("Nothing writes events here. Add 'django_logic.outbox' to INSTALLED_APPS.")
+    column = process_of(instance, process_name).column
+    model: Any = apps.get_model("django_logic_outbox", "OutboxMessage")
+    about = {"aggregate": f"{column.app_label}.{column.model_name}", "key": instance_key(column, instance)}
+    messages = model.objects.using(alias_of(instance)).filter(**about)
+    return list(messages.order_by("occurred_at", "sequence").values_list("topic", flat=True))
 
 
 def row_text(instance: models.Model, process_name: str) -> str:
