@@ -8,7 +8,7 @@ are registered in ``AppConfig.ready()``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django.dispatch import Signal
 
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SEQUENCE",
+    "Companion",
     "Contributor",
     "Gate",
     "Row",
     "blocked",
+    "companion",
     "contributed",
     "contributors_are_active",
     "observe",
     "observers",
+    "register_companion",
     "register_contributor",
     "register_gate",
     "unregister",
@@ -52,6 +55,16 @@ class Gate(Protocol):
     def __call__(self, column: Column, alias: str, keys: Sequence[str]) -> Mapping[str, Refusal]: ...
 
 
+class Companion(NamedTuple):
+    """
+    Hold what a worker may keep running beside its children: how it lives, and what says that it could.
+    """
+
+    live: Callable[..., Any]
+    check: Callable[[], None]
+
+
+_companions: dict[str, Companion] = {}
 _contributors: dict[Contributor, Callable[[], bool]] = {}
 _listeners: dict[Contributor, Callable[[str], None]] = {}
 _gates: list[Gate] = []
@@ -71,6 +84,25 @@ def register_contributor(
     _contributors.setdefault(contributor, is_active)
     if after_write is not None:
         _listeners[contributor] = after_write
+
+
+def register_companion(name: str, live: Callable[..., Any], check: Callable[[], None]) -> None:
+    """
+    Let workers keep a process beside their children, in which ``live`` is called until SIGTERM.
+
+    It is called with ``alias``, ``listen_alias``, ``grace`` in seconds and the worker's ``name``. ``check`` raises
+    ImproperlyConfigured for what could not work.
+    """
+    _companions[name] = Companion(live, check)
+
+
+def companion(name: str) -> Companion:
+    """
+    Return what an app registered.
+
+    Raises: LookupError for a name that no installed app did.
+    """
+    return _companions[name]
 
 
 def register_gate(gate: Gate) -> None:

@@ -26,9 +26,11 @@ class OutboxConfig(AppConfig):
         from django_logic import conf, extension
         from django_logic.outbox import options
         from django_logic.outbox.events import rows_of
+        from django_logic.outbox.relay import running
         from django_logic.outbox.relay.wake import wake
 
         options.register()
         conf.validate()
         extension.register_contributor(rows_of, after_write=wake)
+        extension.register_companion("relay", running.accompany, running.check)
         autodiscover_modules("subscribers")

@@ -21,9 +21,9 @@ from django_logic.background.models import Worker
 from django_logic.background.worker import accounts
 from django_logic.background.worker.accounts import Account
 from django_logic.background.worker.board import Board
-from django_logic.background.worker.forking import close_databases
 from django_logic.background.worker.plan import WorkerPlan
 from django_logic.clock import FromNow
+from django_logic.databases import close_databases
 from django_logic.listener import Listener
 from django_logic.wakeup import WORK
 

@@ -14,37 +14,14 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from django.db import connections
+from django_logic.databases import close_databases, own_databases
 
-__all__ = ["close_databases", "fork", "leave", "own_databases", "wakeup_pipe"]
+__all__ = ["fork", "leave", "wakeup_pipe"]
 
 logger = logging.getLogger("django-logic.worker")
 
 PR_SET_PDEATHSIG = 1
 STOPPING = (signal.SIGTERM, signal.SIGINT)
-
-
-def close_databases() -> None:
-    """
-    Close every connection and pool, so that no process shares one with another.
-    """
-    for connection in connections.all(initialized_only=True):
-        connection.close()
-        if hasattr(connection, "close_pool"):
-            connection.close_pool()
-
-
-def own_databases() -> None:
-    """
-    Let each connection of this process live as long as it works; a pool would open several for one user.
-    """
-    for alias in connections:
-        facts = connections.settings[alias]
-        facts["CONN_MAX_AGE"] = None
-        facts["AUTOCOMMIT"] = True
-        facts["CONN_HEALTH_CHECKS"] = False
-        if "pool" in facts.get("OPTIONS", {}):
-            facts["OPTIONS"] = {**facts["OPTIONS"], "pool": False}
 
 
 def fork(role: str, life: Callable[[], Any]) -> int:

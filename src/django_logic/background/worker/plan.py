@@ -30,6 +30,8 @@ class WorkerPlan:
     #: By how many MiB a child may grow beyond what it had after its first attempts; 0 = without end.
     max_growth: int = 256
     code_version: str = ""
+    #: Processes of other apps to keep beside the children, by the names they registered.
+    companions: tuple[str, ...] = ()
     name: str = ""
     worker_id: UUID = field(default_factory=uuid4)
     host: str = field(default_factory=socket.gethostname)

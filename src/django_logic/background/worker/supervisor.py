@@ -22,9 +22,11 @@ from django_logic.background import safety_nets
 from django_logic.background.worker.board import Board
 from django_logic.background.worker.child import Child
 from django_logic.background.worker.children import Children, describe, kill
-from django_logic.background.worker.forking import close_databases, fork, wakeup_pipe
+from django_logic.background.worker.companions import Companions
+from django_logic.background.worker.forking import fork, wakeup_pipe
 from django_logic.background.worker.office import HIRE_PAUSE, Office
 from django_logic.background.worker.plan import WorkerPlan
+from django_logic.databases import close_databases
 
 __all__ = ["Supervisor"]
 
@@ -51,6 +53,7 @@ class Supervisor:
         self.wake = wakeup_pipe()
         self.children = Children(self.board, self.spawn_child)
         self.office = Office(plan, self.board, self.wake[1])
+        self.companions = Companions(plan)
         self.upkeep = 0
         self.upkeep_at = self.upkeep_born = self.health_at = 0.0
         self.signals: list[int] = []
@@ -103,6 +106,7 @@ class Supervisor:
         """
         self.reap()
         self.office.staff(self.fork)
+        self.companions.staff(self.fork)
         self.children.fill()
         self.children.enforce()
         self.keep_up()
@@ -166,7 +170,7 @@ class Supervisor:
                 self.upkeep = 0
                 if status and not self.signals:
                     logger.error("Upkeep ended early: %s", describe(status))
-            else:
+            elif not self.companions.bury(pid, status, is_wanted=self.children.is_closing):
                 account = self.children.bury(pid, status)
                 if account is not None:
                     self.office.enter(account)
@@ -218,7 +222,9 @@ class Supervisor:
         """
         self.tell_health(False)
         self.children.close()
-        self.go_on_until(lambda: not self.children.by_pid, self.plan.grace, forced=0.0)
+        self.companions.end()
+        self.go_on_until(lambda: not self.children.by_pid and not self.companions.pids, self.plan.grace, forced=0.0)
+        self.companions.end(signal.SIGKILL)
         self.children.end()
         self.go_on_until(lambda: not self.children.by_pid, LANDING)
         if self.upkeep:

@@ -16,14 +16,17 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, connections
 
+from django_logic.databases import close_databases, own_databases
 from django_logic.listener import Listener
+from django_logic.outbox import destinations, options
 from django_logic.outbox.relay.lane import Lane
 from django_logic.outbox.relay.purge import forget_taken, keep_seconds, purge_batch
 from django_logic.wakeup import EVENTS
 
-__all__ = ["Relay", "RelayPlan"]
+__all__ = ["Relay", "RelayPlan", "accompany", "check"]
 
 logger = logging.getLogger("django-logic.relay")
 
@@ -43,6 +46,8 @@ class RelayPlan:
     poll: float = 1.0
     grace: float = 30.0
     name: str = ""
+    #: Whether a worker keeps this process, which alone hears a terminal's SIGINT.
+    is_companion: bool = False
 
     @property
     def label(self) -> str:
@@ -74,9 +79,11 @@ class Relay:
         """
         Run; return the exit status: 0 for a clean stop, 128 and the signal's number for a forced one.
         """
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM,) if self.plan.is_companion else (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.note_signal)
         signal.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
+        close_databases()
+        own_databases()
         try:
             while not self.signals:
                 self.turn()
@@ -157,3 +164,33 @@ class Relay:
             for thread in self.threads.values():
                 thread.join(min(left, 0.05))
         return 0
+
+
+def accompany(*, alias: str, listen_alias: str | None, grace: float, name: str) -> None:
+    """
+    Live as a process of a worker: deliver to every destination until SIGTERM.
+    """
+    plan = RelayPlan(
+        destinations=tuple(destinations.names()),
+        alias=alias,
+        listen_alias=listen_alias,
+        grace=grace,
+        name=name,
+        is_companion=True,
+    )
+    logger.info("Relay (pid %d): %s", os.getpid(), ", ".join(plan.destinations))
+    if status := Relay(plan).run():
+        logging.shutdown()
+        os._exit(status)
+
+
+def check() -> None:
+    """
+    Check that a relay could deliver; nothing is connected.
+
+    Raises: ImproperlyConfigured.
+    """
+    if not options.has_own_relay():
+        raise ImproperlyConfigured("DJANGO_LOGIC['OUTBOX_RELAY'] is 'none': somebody else delivers events. Use 'own'.")
+    for name in destinations.names():
+        destinations.make_publisher(name)

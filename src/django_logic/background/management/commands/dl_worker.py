@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections
 
@@ -20,6 +21,7 @@ from django_logic import conf
 from django_logic.background.declared import queues_in_use
 from django_logic.background.worker.plan import WorkerPlan
 from django_logic.background.worker.supervisor import Supervisor
+from django_logic.extension import companion
 from django_logic.states import nearest
 
 EPILOG = """
@@ -64,6 +66,7 @@ class Command(BaseCommand):
         )
         add("--max-growth", default="256", metavar="MIB", help="replace a child that grew by so much; 0 = never (256)")
         add("--database", default="default", metavar="ALIAS", help="the database whose rows to run (default)")
+        add("--relay", action="store_true", help="deliver events, too, in a process of its own (as dl_relay does)")
         add("--listen-database", metavar="ALIAS", help="a direct connection for wake-ups, past a pooler")
         add("--name", default="", help="how rows and dl_transitions name this worker (host and a number)")
         add("--code-version", default=os.environ.get("DL_CODE_VERSION", ""), help="noted on the rows it runs")
@@ -76,6 +79,7 @@ class Command(BaseCommand):
         """
         plan = plan_of(options)
         refuse_impossible(plan)
+        refuse_companions(plan)
         warn_of_unused(plan)
         log_to_terminal()
         queues = ", ".join(plan.queues)
@@ -139,8 +143,24 @@ def plan_of(options: dict[str, Any]) -> WorkerPlan:
         max_attempts_per_child=number(options, "max_attempts_per_child", 1, is_whole=True),
         max_growth=number(options, "max_growth", 0, is_whole=True),
         code_version=options["code_version"],
+        companions=("relay",) if options["relay"] else (),
         name=options["name"],
     )
+
+
+def refuse_companions(plan: WorkerPlan) -> None:
+    """
+    Refuse processes beside the children that could not run.
+    """
+    if plan.companions and plan.is_draining:
+        raise CommandError("--relay goes on until it is told to stop. For what is due now use dl_relay --drain.")
+    for name in plan.companions:
+        try:
+            companion(name).check()
+        except LookupError:
+            raise CommandError(f"--{name} needs 'django_logic.outbox' in INSTALLED_APPS.") from None
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
 
 
 def refuse_impossible(plan: WorkerPlan) -> None:
