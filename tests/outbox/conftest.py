@@ -1,10 +1,16 @@
 """
-Let every test of this folder write events.
+Let every test of this folder write events, and keep what relays deliver.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
+from tests.outbox.seen import table_of_sights
+from tests.worker.gates import Gate, gate
 
 
 @pytest.fixture(autouse=True)
@@ -12,3 +18,21 @@ def moves_tell(events: None) -> None:
     """
     Let moves write events.
     """
+
+
+@pytest.fixture
+def sights_are_kept(only_postgres: None, transactional_db: None) -> Iterator[None]:
+    """
+    Keep what relays deliver in a table.
+    """
+    with table_of_sights():
+        yield
+
+
+@pytest.fixture(name="gate")
+def closed_gate(tmp_path: Path) -> Iterator[Gate]:
+    """
+    Give a gate that stops subscribers who are asked to wait there.
+    """
+    with gate(tmp_path) as made:
+        yield made

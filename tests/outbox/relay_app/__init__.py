@@ -1,0 +1,3 @@
+"""
+An app that relays of tests are started with, for the sake of its subscribers and publishers.
+"""
