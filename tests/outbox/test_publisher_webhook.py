@@ -256,6 +256,23 @@ def test_answer_that_drips_ends_in_time(beginning: bytes, fate: Fate, receiver: 
     assert monotonic() - started < PATIENCE / 2
 
 
+def test_preliminary_answers_end_in_time(receiver: Receiver, webhook: Make) -> None:
+    """
+    A receiver that keeps saying that an answer will follow has not answered, as fast as it may say so.
+    """
+
+    def promise(handler: Handler) -> None:
+        while not receiver.is_over.is_set():
+            handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100)
+
+    receiver.answer = promise
+    started = monotonic()
+
+    assert fates(webhook(read_timeout=0.4), event()) == [Fate.FAILED]
+
+    assert monotonic() - started < PATIENCE / 2
+
+
 def test_status_counts_when_the_body_drips(receiver: Receiver, webhook: Make) -> None:
     """
     A receiver that said 200 has the event; its body is not waited for longer than for an answer.
@@ -354,7 +371,10 @@ def test_endless_body_is_not_read_to_its_end(status: int, receiver: Receiver, we
         ({"secrets": [OLD]}, "'secrets' of Webhook is '(not shown)'"),
         ({"secret": "", "secrets": OLD}, "it must be a list of texts"),
         ({"secret": "whsec_"}, "'secret' of Webhook is '(not shown)'; it must be a secret of Standard Webhooks"),
-        ({"secret": "whsec_secret-token-Ä"}, "'secret' of Webhook is '(not shown)'"),
+        ({"secret": "whsec_dG9rZW4="}, "at least 24 bytes as base64"),
+        ({"secret": "whsec_secret-token-" + 24 * "Ä"}, "'secret' of Webhook is '(not shown)'"),
+        ({"secret": OLD + "A"}, "'secret' of Webhook is '(not shown)'"),
+        ({"secret": OLD.encode()}, "'secret' of Webhook is '(not shown)'"),
         ({"secret": "", "secrets": [OLD, ""]}, "'secrets' of Webhook is '(not shown)'"),
         ({"mode": "batched"}, "'mode' of Webhook is 'batched'; it must be 'structured' or 'binary'"),
         ({"allow_private": "False"}, "'allow_private' of Webhook is 'False'; it must be True or False"),

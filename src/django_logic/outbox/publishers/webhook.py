@@ -36,6 +36,8 @@ MOST_REDIRECTS = 5
 MOST_READ = 65_536
 #: Characters of an answer that are told.
 MOST_TOLD = 200
+#: Characters of the least secret that Standard Webhooks has: 24 bytes.
+LEAST_SECRET = 32
 #: Stands in messages for what must not be told.
 HIDDEN = "(not shown)"
 
@@ -186,13 +188,24 @@ def signers(secret: str, secrets: Sequence[str]) -> list[standardwebhooks.Webhoo
     """
     Return what signs, one for each secret.
     """
+    all_of = secrets or [secret]
     if isinstance(secrets, str) or bool(secret) == bool(secrets):
         raise options.refusal("Webhook", "secrets", HIDDEN, "a list of texts, or left out where secret is given")
+    needed = "a secret of Standard Webhooks: at least 24 bytes as base64, with or without whsec_ before it"
+    wrong = options.refusal("Webhook", "secrets" if secrets else "secret", HIDDEN, needed)
+    if not all(is_secret(text) for text in all_of):
+        raise wrong
     try:
-        return [standardwebhooks.Webhook(text) for text in secrets or [secret]]
-    except Exception as error:
-        needed = "a secret of Standard Webhooks: base64, with or without whsec_ before it"
-        raise options.refusal("Webhook", "secrets" if secrets else "secret", HIDDEN, needed) from error
+        return [standardwebhooks.Webhook(text) for text in all_of]
+    except ValueError as error:
+        raise wrong from error
+
+
+def is_secret(value: object) -> bool:
+    """
+    Tell whether a value is long enough for a secret; what its characters are is judged by the library.
+    """
+    return isinstance(value, str) and len(value.removeprefix("whsec_")) >= LEAST_SECRET
 
 
 def trusting(ca_file: str, *, trust_env: bool) -> ssl.SSLContext:
