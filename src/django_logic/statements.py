@@ -40,7 +40,7 @@ CONTRIBUTED = """, contributed_{index} AS (
     INSERT INTO {table} ({columns}) SELECT {values} FROM recorded{after}
     RETURNING 1
 )"""
-#: Parts nobody refers to run in any order, and keys are given in the order of the inserts.
+#: Parts nobody refers to run in any order, and the keys of one table are given in the order of the inserts.
 AFTER = " WHERE (SELECT COUNT(*) FROM contributed_{index}) = 1"
 
 #: The change of a row that has to agree with the move, if the move was and the row still is as expected.
@@ -96,18 +96,19 @@ def move_statement(
     """
     Compose the statement for a column, the history columns that are written out, and the shape of what is contributed.
     """
-    extra = []
+    extra, last = [], dict[type[models.Model], int]()
     for index, (model, names) in enumerate(shape):
         columns = fields_by_attribute(model)
         extra.append(
             CONTRIBUTED.format(
                 index=index,
-                after=AFTER.format(index=index - 1) if index else "",
+                after=AFTER.format(index=last[model]) if model in last else "",
                 table=quoted(model._meta.db_table),
                 columns=", ".join(quoted(columns[name].column) for name, _ in names),
                 values=", ".join(placed(kind, f"row{index}_{name}") for name, kind in names),
             )
         )
+        last[model] = index
     if change is not None:
         extra.append(change_part(*change))
     subject = subject_of(column)

@@ -14,7 +14,7 @@ from django_logic import tracing
 from django_logic.call import hook_keywords, running_within
 from django_logic.hooks import ask
 from django_logic.moves import Move
-from django_logic.outbox.models import OutboxDelivery, OutboxMessage, deliveries_of
+from django_logic.outbox.models import OutboxDelivery, OutboxMessage, deliveries_of, new_id
 from django_logic.outbox.payloads import checked
 from django_logic.rows import SEQUENCE, Row
 from django_logic.states import as_text
@@ -60,18 +60,21 @@ def rows_of(move: Move) -> Iterator[Row]:
     body = None if told is None else payload_of(move, told)
     if told is None or body is None:
         return
-    message = OutboxMessage(
-        aggregate=f"{move.column.app_label}.{move.column.model_name}",
-        key=move.key,
-        topic=told.topic,
-        payload=checked(told.topic, body),
-        occurred_at=move.occurred_at,
-        schema=told.schema,
-        traceparent=tracing.current(),
-    )
-    values = {entry.attname: getattr(message, entry.attname) for entry in OutboxMessage._meta.concrete_fields}
-    yield Row(model=OutboxMessage, values={**values, "sequence": SEQUENCE if move.is_write else None})
-    for delivery in deliveries_of(message):
+    column, ident = move.column, new_id()
+    aggregate = f"{column.app_label}.{column.model_name}"
+    values = {
+        "id": ident,
+        "aggregate": aggregate,
+        "key": move.key,
+        "topic": told.topic,
+        "payload": checked(told.topic, body),
+        "sequence": SEQUENCE if move.is_write else None,
+        "occurred_at": move.occurred_at,
+        "schema": told.schema,
+        "traceparent": tracing.current(),
+    }
+    yield Row(model=OutboxMessage, values=values)
+    for delivery in deliveries_of(ident, aggregate, move.key, told.topic):
         yield Row(model=OutboxDelivery, values=delivery)
 
 

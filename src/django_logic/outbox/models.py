@@ -61,7 +61,7 @@ class MessageQuerySet(models.QuerySet["OutboxMessage"]):
         with transaction.atomic(using=alias):
             made = super().bulk_create(messages, *arguments, **options)
             OutboxDelivery.objects.using(alias).bulk_create(
-                [OutboxDelivery(**values) for message in messages for values in deliveries_of(message)]
+                [one for message in messages for one in message.new_deliveries()]
             )
         return made
 
@@ -105,6 +105,7 @@ class OutboxMessage(models.Model):
         verbose_name = _("event")
         verbose_name_plural = _("events")
         ordering = ("occurred_at", "id")
+        permissions = (("view_payload", "Can view the payload of events"),)
         indexes = (models.Index(fields=["occurred_at"], name="dl_outbox_occurred"),)
 
     def __str__(self) -> str:
@@ -122,7 +123,13 @@ class OutboxMessage(models.Model):
         alias = keywords.get("using") or router.db_for_write(type(self), instance=self)
         with transaction.atomic(using=alias):
             super().save(*arguments, **keywords)
-            OutboxDelivery.objects.using(alias).bulk_create([OutboxDelivery(**one) for one in deliveries_of(self)])
+            OutboxDelivery.objects.using(alias).bulk_create(self.new_deliveries())
+
+    def new_deliveries(self) -> list[OutboxDelivery]:
+        """
+        Return the deliveries this message needs, not saved yet.
+        """
+        return [OutboxDelivery(**one) for one in deliveries_of(self.id, self.aggregate, self.key, self.topic)]
 
 
 class OutboxDelivery(models.Model):
@@ -205,22 +212,23 @@ class InboxEntry(models.Model):
         return f"{self.consumer}: {self.message_id}"
 
 
-def deliveries_of(message: OutboxMessage) -> list[dict[str, Any]]:
+def deliveries_of(ident: uuid.UUID, aggregate: str, key: str, topic: str) -> list[dict[str, Any]]:
     """
     Return the values of the deliveries a message needs: one a destination, none without a relay of ours.
     """
     if not options.has_own_relay():
         return []
+    now = FromNow()
     return [
         {
-            "message_id": message.id,
+            "message_id": ident,
             "destination": name,
-            "aggregate": message.aggregate,
+            "aggregate": aggregate,
             # What has no key has no place in an order, so it gets one of its own.
-            "key": message.key or str(message.id),
-            "topic": message.topic,
-            "created": FromNow(),
-            "next_attempt_at": FromNow(),
+            "key": key or str(ident),
+            "topic": topic,
+            "created": now,
+            "next_attempt_at": now,
         }
-        for name in destinations.names_for(message.topic)
+        for name in destinations.names_for(topic)
     ]
