@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from tests.servers import are_required
 
 HOST = "127.0.0.1"
 PATIENCE = 60.0
+FROZEN_SECONDS = 20.0
 POLL_SECONDS = 0.02
 #: What the RabbitMQ that is shared takes, in bytes.
 LARGEST_MESSAGE = 1_000_000
@@ -100,13 +102,17 @@ class Server:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """
-        Let the server hold its connections and say nothing until the block ends.
+        Let the server hold its connections and say nothing until the block ends, or nobody would wait any longer.
         """
         pid = self.pid()
+        thaw = threading.Timer(FROZEN_SECONDS, os.kill, (pid, signal.SIGCONT))
         os.kill(pid, signal.SIGSTOP)
+        thaw.start()
         try:
             yield
         finally:
+            thaw.cancel()
+            thaw.join()
             os.kill(pid, signal.SIGCONT)
 
     def end(self, number: signal.Signals) -> None:

@@ -34,6 +34,8 @@ __all__ = ["KEY_HEADER", "RabbitMQ"]
 KEY_HEADER = "ce-partitionkey"
 MODES = {"structured": to_structured, "binary": to_binary}
 SCHEMES = frozenset({"amqp", "amqps", "pyamqp"})
+#: What `connection` can't change: brokers come by the URL, only AMQP confirms, and nothing here keeps a heart beating.
+KEPT = frozenset({"alternates", "heartbeat", "hostname", "transport"})
 CONNECT_TIMEOUT = 5.0
 # AMQP counts the bytes of a routing key in one byte.
 LONGEST_TOPIC = 255
@@ -70,7 +72,7 @@ class RabbitMQ:
         self._exchange: Any = Exchange(name, kind, durable=True)  # type: ignore[no-untyped-call]
         self._is_declared_here = declare
         self._confirm_timeout = options.seconds("RabbitMQ", "confirm_timeout", confirm_timeout)
-        self._connection = _connection(url, options.pieces("RabbitMQ", "connection", connection, {"hostname"}))
+        self._connection = _connection(url, options.pieces("RabbitMQ", "connection", connection, KEPT))
         self._producer: Any = None
         self._returned: Exception | None = None
 
