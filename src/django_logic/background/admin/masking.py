@@ -5,17 +5,13 @@ What of the stored keywords people may see.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from django_logic.background.codec.kinds import TAG
+from django_logic.masking import MASK, is_secret
 
-__all__ = ["MASK", "masked"]
-
-#: What a key is called whose value is nobody's business. Rather one too many is hidden than one too few.
-SECRET = re.compile("password|passwd|passphrase|token|secret|key|authori[sz]ation|credential|cookie", re.IGNORECASE)
-MASK = "••••••••"
+__all__ = ["masked"]
 
 
 def masked(value: Any) -> Any:
@@ -50,5 +46,4 @@ def hidden(name: Any, value: Any) -> Any:
     """
     Return what may be seen of a value that has a name.
     """
-    is_secret = isinstance(name, str) and name != TAG and SECRET.search(name) is not None
-    return MASK if is_secret else masked(value)
+    return MASK if name != TAG and is_secret(name) else masked(value)
