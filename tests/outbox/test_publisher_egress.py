@@ -306,3 +306,16 @@ def test_proxy_that_is_away_is_an_outage(webhook: Make, monkeypatch: pytest.Monk
         monkeypatch.setenv("HTTPS_PROXY", f"http://{HOST}:{taken.getsockname()[1]}")
 
         assert fates(webhook(url="https://hooks.example/", trust_env=True), event()) == [Fate.UNAVAILABLE]
+
+
+def test_proxy_that_lets_nothing_out_is_an_outage(
+    receiver: Receiver, webhook: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A proxy that refuses the way to the endpoint keeps every event from it, so it costs none an attempt.
+    """
+    monkeypatch.setenv("HTTPS_PROXY", receiver.url(path=""))
+
+    assert fates(webhook(url="https://hooks.example/", trust_env=True), event()) == [Fate.UNAVAILABLE]
+
+    assert receiver.requests == []

@@ -198,7 +198,10 @@ def test_receiver_that_is_away_costs_no_attempt_and_comes_back(receiver: Receive
         publisher = webhook(url=first.url())
         assert fates(publisher, event()) == [Fate.SENT]
 
-    fate, error = error_of(publisher)
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind((HOST, first.port))  # and does not listen, so that nobody else does meanwhile
+        fate, error = error_of(publisher)
     assert (fate, error.startswith(f"{HOST} can't be reached: ConnectError: ")) == (Fate.UNAVAILABLE, True)
 
     with receiving(first.port) as second:
