@@ -104,16 +104,33 @@ class Server:
         """
         Let the server hold its connections and say nothing until the block ends, or nobody would wait any longer.
         """
-        pid = self.pid()
-        thaw = threading.Timer(FROZEN_SECONDS, os.kill, (pid, signal.SIGCONT))
-        os.kill(pid, signal.SIGSTOP)
-        thaw.start()
+        later = threading.Timer(FROZEN_SECONDS, self.thaw)
+        os.kill(self.pid(), signal.SIGSTOP)
+        later.start()
         try:
             yield
         finally:
-            thaw.cancel()
-            thaw.join()
-            os.kill(pid, signal.SIGCONT)
+            later.cancel()
+            later.join()
+            self.thaw()
+
+    @contextmanager
+    def thawing(self, seconds: float) -> Iterator[None]:
+        """
+        Let a frozen server go on while the block runs.
+        """
+        soon = threading.Timer(seconds, self.thaw)
+        soon.start()
+        try:
+            yield
+        finally:
+            soon.join()
+
+    def thaw(self) -> None:
+        """
+        Let a frozen server go on.
+        """
+        os.kill(self.pid(), signal.SIGCONT)
 
     def end(self, number: signal.Signals) -> None:
         """

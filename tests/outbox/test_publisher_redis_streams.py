@@ -41,7 +41,7 @@ pytest_plugins = [servers.SHARED_SERVERS]
 
 TOPIC = "shop.order.paid"
 #: Longer than any answer takes, and shorter than a reader's patience; seconds.
-SHORT = 1.0
+SHORT = 2.0
 #: What a busy machine may add to a time-out; seconds.
 SLACK = 4.0
 

@@ -112,7 +112,7 @@ class RabbitMQ:
         except MessageNacked:
             return failed("RabbitMQ refused the event (nack). Look at the limits of the queues bound to its topic.")
         except BaseException as error:
-            # Whatever it was: a confirm that is still to come would be taken for that of the next event.
+            # Whatever it was: what the broker still says of this event would be taken for its word on the next.
             self._drop()
             return _fate_after(error)
         if self._returned is not None:
@@ -144,9 +144,7 @@ class RabbitMQ:
             return
         connection = self._connection
         try:
-            connection.ensure_connection(
-                max_retries=len(connection.alt[1:]), interval_start=0, reraise_as_library_errors=False
-            )
+            connection.ensure_connection(max_retries=len(connection.alt[1:]), reraise_as_library_errors=False)
             # So that what takes no time-out of its own ends too: to open, to declare, to close.
             connection.connection.sock.settimeout(self._confirm_timeout)
             channel = connection.channel()
@@ -163,7 +161,7 @@ class RabbitMQ:
             raise
 
     def _take_back(self, error: Exception, exchange: str, routing_key: str, message: object) -> None:
-        # Raised here, it would leave this event's confirm to be taken for that of the next one.
+        # Raised here, it would leave this event's confirm to be taken for that of the next event.
         self._returned = error
 
     def _drop(self) -> None:
