@@ -265,8 +265,10 @@ def test_preliminary_answers_end_in_time(receiver: Receiver, webhook: Make) -> N
     """
 
     def promise(handler: Handler) -> None:
-        while not receiver.is_over.is_set():
+        until = monotonic() + PATIENCE
+        while monotonic() < until and not receiver.is_over.is_set():
             handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100)
+        handler.close_connection = True
 
     receiver.answer = promise
     started = monotonic()
@@ -295,7 +297,8 @@ def drip(receiver: Receiver, beginning: bytes) -> None:
 
     def answer(handler: Handler) -> None:
         handler.wfile.write(beginning)
-        while not receiver.is_over.wait(0.02):
+        until = monotonic() + PATIENCE
+        while monotonic() < until and not receiver.is_over.wait(0.02):
             handler.wfile.write(b"1")
         handler.close_connection = True
 
