@@ -13,6 +13,8 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from django_logic.models import AuditEntry, StatusChange
+from django_logic.outbox.models import InboxEntry, OutboxMessage, OutboxTally
+from django_logic.outbox.subscribers import forget, subscribers
 from tests.scenarios.docs_app.data import fill, forget_background_work
 from tests.scenarios.docs_app.page import Block, Project, blocks_of, project, run_page, write_files
 
@@ -42,12 +44,16 @@ def committed_rows() -> Iterator[None]:
     """
     Let a page commit, as a reader would; tables of its own go with its project, what else it wrote is deleted here.
     """
+    known = subscribers()
     try:
         yield
     finally:
-        for model in (StatusChange, AuditEntry, get_user_model()):
+        for model in (StatusChange, AuditEntry, InboxEntry, OutboxMessage, OutboxTally, get_user_model()):
             model._default_manager.all().delete()
         forget_background_work()
+        for entry in subscribers():
+            if entry not in known:
+                forget(entry.function)
 
 
 def declare_shop(made: Project) -> None:
@@ -60,6 +66,7 @@ def declare_shop(made: Project) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("events")
 @pytest.mark.parametrize("folder", sorted({page.parent for page in PAGES}), ids=name_of)
 def test_pages_run_and_print_what_they_show(
     folder: Path, subtests: pytest.Subtests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
