@@ -15,7 +15,7 @@ from django_logic.call import hook_keywords, running_within
 from django_logic.hooks import ask
 from django_logic.moves import Move
 from django_logic.outbox.models import OutboxDelivery, OutboxMessage, deliveries_of, new_id
-from django_logic.outbox.payloads import checked
+from django_logic.outbox.payloads import checked, plain_data
 from django_logic.rows import SEQUENCE, Row
 from django_logic.states import as_text
 from django_logic.subject import Column
@@ -86,10 +86,9 @@ def payload_of(move: Move, told: Told) -> Mapping[str, Any] | None:
     if told.build is None:
         return plain
     with running_within(move.call):
-        built: Mapping[str, Any] | None = ask(
-            told.build, move.call.instance, keywords={**hook_keywords(move.call), "payload": plain}
-        )
-    return built
+        built = ask(told.build, move.call.instance, keywords={**hook_keywords(move.call), "payload": plain})
+    data: Mapping[str, Any] | None = plain_data(told.topic, built)
+    return data
 
 
 def default_payload(move: Move) -> dict[str, Any]:

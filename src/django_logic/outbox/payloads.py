@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -14,7 +15,30 @@ from django_logic.outbox import options
 from django_logic.outbox.exceptions import PayloadRefused
 from django_logic.rows import places_of_sequence
 
-__all__ = ["checked"]
+__all__ = ["checked", "plain_data"]
+
+
+def plain_data(topic: str, built: Any) -> Any:
+    """
+    Return what a function built for a topic with dicts in the place of dataclasses, at any depth.
+
+    Raises: PayloadRefused for what holds itself.
+    """
+    try:
+        return as_data(built)
+    except RecursionError as error:
+        raise PayloadRefused(f"{topic}: the payload is no JSON (it holds itself). Take it apart.") from error
+
+
+def as_data(value: Any) -> Any:
+    """
+    Return a value with dicts in the place of dataclasses.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: as_data(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {name: as_data(inner) for name, inner in value.items()}
+    return [as_data(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def checked(topic: str, payload: Any) -> Mapping[str, Any]:
