@@ -24,7 +24,7 @@ class OutboxConfig(AppConfig):
         Take part in every move, and find the subscribers of the project's apps.
         """
         from django_logic import conf, extension
-        from django_logic.outbox import options
+        from django_logic.outbox import checks, options
         from django_logic.outbox.events import rows_of
         from django_logic.outbox.relay import running
         from django_logic.outbox.relay.wake import wake
@@ -33,4 +33,5 @@ class OutboxConfig(AppConfig):
         conf.validate()
         extension.register_contributor(rows_of, after_write=wake)
         extension.register_companion("relay", running.accompany, running.check)
+        checks.register()
         autodiscover_modules("subscribers")
