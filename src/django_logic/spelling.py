@@ -13,10 +13,12 @@ from django.db import connections, models
 from django_logic.clock import FromNow
 from django_logic.rows import SEQUENCE, Row, places_of_sequence
 
-__all__ = ["NUMBERED", "fields_by_attribute", "literal", "prepared", "spelled", "spelled_row"]
+__all__ = ["BETWEEN", "NUMBERED", "fields_by_attribute", "literal", "prepared", "spelled", "spelled_row"]
 
 #: Marks a JSON object that gets the move's sequence under the names behind it.
 NUMBERED = "numbered:"
+#: Parts these names; no name in JSON that a database stores holds it.
+BETWEEN = "\0"
 
 
 @cache
@@ -50,7 +52,7 @@ def spelled(
             kind = "sequence"
         elif places := places_of_sequence(value):
             known = {place: inner for place, inner in value.items() if inner is not SEQUENCE}
-            kind, ready = f"{NUMBERED}{','.join(places)}", by_attribute[name].get_db_prep_save(known, connection)
+            kind, ready = f"{NUMBERED}{BETWEEN.join(places)}", by_attribute[name].get_db_prep_save(known, connection)
         elif isinstance(value, FromNow):
             kind, ready = ("moment", value.seconds) if value.seconds else ("now", None)
         else:

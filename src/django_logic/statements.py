@@ -11,7 +11,7 @@ from django.db import models
 
 from django_logic.moves import HISTORY_COLUMNS
 from django_logic.records import history_model
-from django_logic.spelling import NUMBERED, fields_by_attribute
+from django_logic.spelling import BETWEEN, NUMBERED, fields_by_attribute
 from django_logic.subject import Column
 
 __all__ = ["many_statement", "move_statement"]
@@ -159,7 +159,7 @@ def placed(kind: str, name: str) -> str:
         case "given":
             return f"%({name})s"
         case _ if kind.startswith(NUMBERED):
-            pairs = ", ".join(f'{text_of(place)}, "sequence"' for place in kind.removeprefix(NUMBERED).split(","))
+            pairs = ", ".join(f'{text_of(place)}, "sequence"' for place in kind.removeprefix(NUMBERED).split(BETWEEN))
             return f"%({name})s::jsonb || JSONB_BUILD_OBJECT({pairs})"
         case _:
             return kind

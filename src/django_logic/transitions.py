@@ -16,7 +16,7 @@ from django_logic.callables import never_runs
 from django_logic.exceptions import Text
 from django_logic.states import State, nearest, plain, plain_all
 
-__all__ = ["ANY", "Action", "Hook", "Slots", "Transition", "refusal_message"]
+__all__ = ["ANY", "LONGEST_TOPIC", "Action", "Hook", "Slots", "Transition", "refusal_message"]
 
 ANY = "*"
 Hook = Callable[..., Any]

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
 
+from django_logic.transitions import LONGEST_TOPIC
+
 __all__ = ["payload"]
 
 BuilderT = TypeVar("BuilderT", bound=Callable[..., Any])
@@ -24,11 +26,12 @@ def payload(*, topic: Any = "", schema: Any = "") -> Callable[[BuilderT], Builde
         def paid(order, payload, **kwargs):
             return {**payload, "total": str(order.total)}
 
-    Raises: ImproperlyConfigured for what is no text. Source: docs/events.md
+    Raises: ImproperlyConfigured for what no column holds. Source: docs/events.md
     """
-    if not isinstance(topic, str) or not isinstance(schema, str):
+    if not all(is_fit(text) for text in (topic, schema)):
         raise ImproperlyConfigured(
-            f"django_logic.outbox.payload takes topic= and schema=, both text; found {topic!r} and {schema!r}."
+            f"django_logic.outbox.payload takes topic= and schema=, both text of at most {LONGEST_TOPIC} characters"
+            f" without blanks around it; found {topic!r} and {schema!r}."
             ' Write @payload(topic="order.paid") above the function.'
         )
 
@@ -37,3 +40,10 @@ def payload(*, topic: Any = "", schema: Any = "") -> Callable[[BuilderT], Builde
         return build
 
     return mark
+
+
+def is_fit(text: Any) -> bool:
+    """
+    Tell whether a column holds a text, and people can write it.
+    """
+    return isinstance(text, str) and text.strip() == text and len(text) <= LONGEST_TOPIC and text.isprintable()

@@ -67,7 +67,7 @@ def rows_of(move: Move) -> Iterator[Row]:
         "aggregate": aggregate,
         "key": move.key,
         "topic": told.topic,
-        "payload": checked(told.topic, body),
+        "payload": checked(told.topic, body, is_of_move=True),
         "sequence": SEQUENCE if move.is_write else None,
         "occurred_at": move.occurred_at,
         "schema": told.schema,

@@ -5,7 +5,6 @@ What a payload may be: a JSON object every database stores, of limited size.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -16,6 +15,10 @@ from django_logic.outbox.exceptions import PayloadRefused
 from django_logic.rows import places_of_sequence
 
 __all__ = ["checked", "plain_data"]
+
+AS_STORED: dict[str, Any] = {"allow_nan": False, "ensure_ascii": False}
+#: How JSON writes these two characters.
+NUL, BACKSLASH = "\\u0000", "\\\\"
 
 
 def plain_data(topic: str, built: Any) -> Any:
@@ -41,22 +44,34 @@ def as_data(value: Any) -> Any:
     return [as_data(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def checked(topic: str, payload: Any) -> Mapping[str, Any]:
+def checked(topic: str, payload: Any, *, is_of_move: bool = False) -> dict[str, Any]:
     """
-    Return a payload that can be stored.
+    Return a payload that can be stored; only a move's may hold its sequence, which is filled in later.
 
     Raises: PayloadRefused for one that is no JSON object, holds NaN, NUL or lone surrogates, or is too large.
     """
-    if not isinstance(payload, Mapping):
+    if not isinstance(payload, dict):
         raise PayloadRefused(f"{topic}: a payload is a dict; found {type(payload).__name__}. Return a dict, or None.")
     pending = places_of_sequence(payload)
-    known = {name: value for name, value in payload.items() if name not in pending} if pending else payload
+    if pending and not (is_of_move and all(isinstance(name, str) for name in pending)):
+        raise PayloadRefused(
+            f"{topic}: found SEQUENCE under {', '.join(map(repr, pending))}. It is for payloads of moves, whose names"
+            " are text. Give it another name, or leave it out."
+        )
     try:
-        text = json.dumps(known, cls=DjangoJSONEncoder, allow_nan=False, ensure_ascii=False)
+        text = json.dumps({**payload, **dict.fromkeys(pending, 0)}, cls=DjangoJSONEncoder, **AS_STORED)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise PayloadRefused(f"{topic}: the payload is no JSON ({error}). Use text, numbers, lists, dicts.") from error
-    if "\\u0000" in text:
+    refuse_unfit(topic, text, size)
+    return payload
+
+
+def refuse_unfit(topic: str, text: str, size: int) -> None:
+    """
+    Refuse JSON that databases don't store, or brokers don't take.
+    """
+    if NUL in text and NUL in text.replace(BACKSLASH, ""):
         raise PayloadRefused(f"{topic}: the payload holds a NUL character, which no database stores. Remove it.")
     limit = options.max_payload_bytes()
     if size > limit:
@@ -64,4 +79,3 @@ def checked(topic: str, payload: Any) -> Mapping[str, Any]:
             f"{topic}: the payload has {size} bytes, and OUTBOX_MAX_PAYLOAD_BYTES allows {limit}. Send a reference to"
             " what is large, or raise the limit, which brokers have, too."
         )
-    return payload
