@@ -19,6 +19,7 @@ from django.db import connections, transaction
 from django.db.models import Exists, F, OuterRef
 
 from django_logic.clock import FromNow
+from django_logic.locks import take_write_lock
 from django_logic.outbox import options
 from django_logic.outbox.event import Event
 from django_logic.outbox.models import DeliveryState, OutboxDelivery, OutboxMessage
@@ -51,7 +52,7 @@ WITH RECURSIVE walk AS (
 ), heads AS MATERIALIZED (
     SELECT id, aggregate, key, state, attempts FROM {deliveries}
     WHERE id IN (SELECT id FROM due) AND is_open AND state <> 'dead' AND next_attempt_at <= STATEMENT_TIMESTAMP()
-    FOR UPDATE SKIP LOCKED
+    ORDER BY aggregate, key FOR UPDATE SKIP LOCKED
 ), picked AS MATERIALIZED (
     SELECT run.id, run.id = heads.id AS is_head FROM heads CROSS JOIN LATERAL (
         SELECT member.id, member.id = heads.id OR BOOL_AND(
@@ -73,7 +74,8 @@ WITH RECURSIVE walk AS (
     RETURNING delivery.id, picked.is_head, delivery.attempts, delivery.handled, delivery.message_id,
         delivery.aggregate, delivery.key
 )
-SELECT taken.id, is_head, attempts, handled, taken.aggregate, taken.key, {columns}
+SELECT taken.id, is_head, attempts, handled, taken.aggregate, taken.key,
+    RANK() OVER (ORDER BY taken.aggregate DESC, taken.key DESC) = 1, {columns}
 FROM taken LEFT JOIN {messages} message ON message.id = taken.message_id ORDER BY taken.id
 """
 
@@ -99,10 +101,13 @@ class Item(NamedTuple):
 class Claim:
     """
     Hold what was leased together: a run of deliveries for each key, oldest first.
+
+    ``end`` is the last of these keys as the database sorts them, from which the next claim may go on.
     """
 
     token: UUID
     runs: dict[tuple[str, str], list[Item]] = field(default_factory=dict)
+    end: tuple[str, str] = BEGINNING
 
     def __bool__(self) -> bool:
         return bool(self.runs)
@@ -129,14 +134,16 @@ def claim(
     place: dict[str, Any] = {"aggregate": after[0], "key": after[1], "keys": keys, "run": run, "rows": keys * 2}
     with connections[alias].cursor() as cursor:
         cursor.execute(composed(CLAIM, quiet), {**values, **place})
-        return claimed(token, [item_of_row(row) for row in cursor.fetchall()])
+        rows = cursor.fetchall()
+    end = next(((row[4], row[5]) for row in rows if row[6]), BEGINNING)
+    return claimed(token, [item_of_row(row) for row in rows], end)
 
 
-def claimed(token: UUID, items: Sequence[Item]) -> Claim:
+def claimed(token: UUID, items: Sequence[Item], end: tuple[str, str] = BEGINNING) -> Claim:
     """
     Sort leased deliveries into runs.
     """
-    found = Claim(token)
+    found = Claim(token, end=end)
     for item in items:
         found.runs.setdefault(item.place, []).append(item)
     return found
@@ -160,7 +167,7 @@ def item_of_row(row: Sequence[Any]) -> Item:
     """
     Return what a row of the claim's statement says.
     """
-    pk, is_head, attempts, handled, aggregate, key, *values = row
+    pk, is_head, attempts, handled, aggregate, key, _is_end, *values = row
     attributes = [entry.attname for entry in OutboxMessage._meta.concrete_fields]
     told = dict(zip(attributes, values, strict=True))
     attempt = attempts if is_head else attempts + 1
@@ -185,6 +192,8 @@ def claim_by_orm(alias: str, values: dict[str, Any], keys: int) -> list[Item]:
     earlier = rows.filter(aggregate=OuterRef("aggregate"), key=OuterRef("key"), id__lt=OuterRef("id"))
     due = rows.filter(state__in=CLAIMABLE, next_attempt_at__lte=FromNow())
     with transaction.atomic(using=alias):
+        if not connections[alias].features.has_select_for_update:
+            take_write_lock(OutboxDelivery, alias)
         heads = due.filter(~Exists(earlier)).order_by("id")[:keys]
         if connections[alias].features.has_select_for_update_skip_locked:
             heads = heads.select_for_update(skip_locked=True)

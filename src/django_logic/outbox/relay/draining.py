@@ -49,7 +49,7 @@ def drain_one(alias: str, name: str) -> int:
             claimed = claim(alias, name, after=after)
             if not claimed and after == BEGINNING:
                 return count
-            after = max(claimed.runs, default=BEGINNING)
+            after = claimed.end
             if claimed:
                 delivered = deliver(alias, claimed, publisher)
                 count += delivered.fates[Fate.SENT]

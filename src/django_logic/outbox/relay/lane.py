@@ -78,7 +78,7 @@ class Lane:
         keys, run = (1, 1) if is_probe else (self.keys, 10)
         claimed = claim(self.alias, self.destination, after=self.after, keys=keys, run=run, relay=self.name)
         was_whole = self.after == BEGINNING
-        self.after = list(claimed.runs)[-1] if claimed and not is_probe else BEGINNING
+        self.after = BEGINNING if is_probe else claimed.end
         if not claimed:
             if was_whole:
                 self.rest()
