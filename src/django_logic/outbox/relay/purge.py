@@ -80,4 +80,4 @@ def raw(rows: models.QuerySet[models.Model]) -> int:
     """
     Delete rows in one statement; nothing in the database refers to them.
     """
-    return int(rows._raw_delete(rows.db))
+    return int(rows._raw_delete(rows.db) or 0)  # Django answers None where it sees that no row can fit
