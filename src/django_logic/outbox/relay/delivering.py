@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import Any
 
 from django_logic import tracing
 from django_logic.outbox import options
@@ -120,7 +121,8 @@ class Delivery:
         if item.event is None:
             self.settle(item, dead(GONE))
         elif item.attempt > options.max_attempts():
-            self.settle(item, dead(LOST.format(attempts=item.attempt - 1)))
+            made = item._replace(attempt=item.attempt - 1)  # this one is none
+            self.settle(made, dead(LOST.format(attempts=made.attempt)))
         else:
             return True
         return False
@@ -132,6 +134,8 @@ class Delivery:
         if result.fate is Fate.UNAVAILABLE:
             self.closed.add(item.place)
             self.result.outage = result.error or "the destination takes nothing"
+            if result.handled:
+                mark.note_handled(self.alias, self.claim.token, item, result)
             return
         del self.waiting[item.pk]
         if result.fate is Fate.SENT:
@@ -165,8 +169,9 @@ def results_of(publisher: Publisher, events: Sequence[Event]) -> Sequence[Result
     """
     Publish, and read an exception as the fate of all.
     """
+    answer: Any = None
     try:
-        results = publisher.publish(events)
+        answer = publisher.publish(events)
     except BrokerUnavailable as error:
         return [unavailable(str(error))] * len(events)
     except Undeliverable as error:
@@ -174,8 +179,10 @@ def results_of(publisher: Publisher, events: Sequence[Event]) -> Sequence[Result
     except Exception as error:
         logger.exception("%s failed for %d events", type(publisher).__name__, len(events))
         return [failed(error)] * len(events)
-    if len(results) != len(events):
-        return [failed(f"{type(publisher).__name__} answered {len(results)} for {len(events)} events")] * len(events)
+    results = list(answer) if isinstance(answer, Sequence) else [answer]
+    if len(results) != len(events) or not all(isinstance(result, Result) for result in results):
+        wanted = f"{type(publisher).__name__} has to answer with a Result for each of {len(events)} events"
+        return [failed(f"{wanted}; found {answer!r}.")] * len(events)
     return results
 
 

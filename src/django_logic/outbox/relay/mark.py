@@ -18,7 +18,7 @@ from django_logic.outbox.models import DeliveryState, OutboxDelivery, OutboxTall
 from django_logic.outbox.publishers import Fate, Result
 from django_logic.outbox.relay.claim import QUIET, Item, composed
 
-__all__ = ["count", "mark_failed", "mark_sent", "release", "renew"]
+__all__ = ["count", "mark_failed", "mark_sent", "note_handled", "release", "renew"]
 
 #: Losing this commit in a crash of the server sends some messages again, so it does not wait for the disk.
 SENT = """
@@ -78,6 +78,13 @@ def mark_failed(alias: str, token: UUID, item: Item, result: Result) -> Fate | N
     if not held(alias, token, [item.pk]).update(**values):
         return None
     return Fate.DEAD if is_dead else Fate.FAILED
+
+
+def note_handled(alias: str, token: UUID, item: Item, result: Result) -> None:
+    """
+    Note which subscribers have taken an event that goes back without an attempt.
+    """
+    held(alias, token, [item.pk]).update(handled=sorted(result.handled))
 
 
 def release(alias: str, token: UUID, items: Iterable[Item], error: str = "") -> None:
