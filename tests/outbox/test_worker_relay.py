@@ -89,6 +89,7 @@ def test_relay_finishes_what_it_delivers_when_the_worker_stops(gate: Gate) -> No
     with worker_with_relay() as running:
         gate.arrival()
         running.term()
+        until(lambda: "Stopping: what is being published" in running.log)
         gate.let_go(9)
         status = running.wait()
 
