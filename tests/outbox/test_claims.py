@@ -174,6 +174,20 @@ def test_lease_that_is_over_is_claimed_alone() -> None:
     assert [[a2]] == rows_of(claim("default", SUBSCRIBERS, run=1))
 
 
+def test_leases_that_are_over_are_claimed_one_by_one() -> None:
+    """
+    One message that kills its relay costs those of other keys, which were claimed with it, no attempt after the first.
+    """
+    a, b = write("a", "b")
+    claim("default", SUBSCRIBERS)
+    pass_time()
+    (c,) = write("c")
+
+    claims = [rows_of(claim("default", SUBSCRIBERS)) for _count in range(4)]
+
+    assert claims == [[[a]], [[b]], [[c]], []]
+
+
 def test_lost_token_marks_nothing() -> None:
     """
     Who lost his lease to another relay changes nothing any more, whatever became of the message.

@@ -9,9 +9,10 @@ late are found. What is *not* done here: delivering and marking.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -32,8 +33,8 @@ BEGINNING = ("", "")
 CLAIMABLE = (DeliveryState.PENDING, DeliveryState.LEASED)
 
 #: Heads are due rows that are the oldest open ones of their keys. One whose last relay may have died with it is taken
-#: alone, so that a message that kills its relay spends attempts of its own. Losing this commit in a crash of the server
-#: costs one lease, so it does not wait for the disk.
+#: alone, without other keys too, so that a message that kills its relay spends no attempts but its own. Losing this
+#: commit in a crash of the server costs one lease, so it does not wait for the disk.
 CLAIM = """
 WITH RECURSIVE walk AS (
     (
@@ -47,8 +48,14 @@ WITH RECURSIVE walk AS (
         WHERE is_open AND destination = %(destination)s AND (aggregate, key) > (walk.aggregate, walk.key)
         ORDER BY aggregate, key, id LIMIT 1
     ) following
+), found AS MATERIALIZED (
+    SELECT aggregate, key, id, state FROM walk
+    WHERE state <> 'dead' AND next_attempt_at <= STATEMENT_TIMESTAMP() LIMIT %(keys)s
 ), due AS MATERIALIZED (
-    SELECT id FROM walk WHERE state <> 'dead' AND next_attempt_at <= STATEMENT_TIMESTAMP() LIMIT %(keys)s
+    SELECT id FROM (
+        SELECT id, BOOL_OR(state = 'leased') OVER way AS is_behind_one, ROW_NUMBER() OVER way = 1 AS is_first
+        FROM found WINDOW way AS (ORDER BY aggregate, key)
+    ) ranked WHERE is_first OR NOT is_behind_one
 ), heads AS MATERIALIZED (
     SELECT id, aggregate, key, state, attempts FROM {deliveries}
     WHERE id IN (SELECT id FROM due) AND is_open AND state <> 'dead' AND next_attempt_at <= STATEMENT_TIMESTAMP()
@@ -197,7 +204,7 @@ def claim_by_orm(alias: str, values: dict[str, Any], keys: int) -> list[Item]:
         heads = due.filter(~Exists(earlier)).order_by("id")[:keys]
         if connections[alias].features.has_select_for_update_skip_locked:
             heads = heads.select_for_update(skip_locked=True)
-        pks = [pk for (pk,) in heads.values_list("id")]
+        pks = companions(heads.values_list("id", "state"))
         due.filter(pk__in=pks).update(
             state=DeliveryState.LEASED,
             lease_token=values["token"],
@@ -209,6 +216,15 @@ def claim_by_orm(alias: str, values: dict[str, Any], keys: int) -> list[Item]:
         found = list(taken)
         messages = OutboxMessage.objects.using(alias).in_bulk([row.message_id for row in found])
     return [item_of(row, messages.get(row.message_id)) for row in found]
+
+
+def companions(heads: Iterable[tuple[int, str]]) -> list[int]:
+    """
+    Return which heads go together: those before the first one whose last relay may have died with it, or it alone.
+    """
+    found = list(heads)
+    safe = list(takewhile(lambda head: head[1] != DeliveryState.LEASED, found))
+    return [pk for pk, _state in safe or found[:1]]
 
 
 def item_of(row: OutboxDelivery, message: OutboxMessage | None) -> Item:
