@@ -8,7 +8,7 @@ import contextlib
 import time
 from typing import Any
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, InterfaceError, connections
 
 from django_logic.wakeup import Channel, send
 
@@ -65,10 +65,20 @@ class Listener:
         if self._probed_at is not None and now - self._probed_at > ANSWER_WITHIN:
             self.call_deaf()
         if now >= self._prove_at:
-            self._prove_at, self._probed_at = now + PROVE_EVERY, now
-            with contextlib.suppress(DatabaseError):  # a database that is away is told of elsewhere
-                send(self.channel, self.send_alias, self.probe)
+            self._prove_at = now + PROVE_EVERY
+            self.prove(now)
         return False
+
+    def prove(self, now: float) -> None:
+        """
+        Send a word to oneself; only one that went out is waited for.
+        """
+        try:
+            send(self.channel, self.send_alias, self.probe)
+        except (DatabaseError, InterfaceError):  # a database that is away is told of elsewhere
+            connections[self.send_alias].close_if_unusable_or_obsolete()
+        else:
+            self._probed_at = now
 
     def connect(self) -> bool:
         """
@@ -79,7 +89,7 @@ class Listener:
             wrapper.ensure_connection()
             with wrapper.cursor() as cursor:
                 cursor.execute(LISTEN + self.channel.name)
-        except DatabaseError as error:
+        except (DatabaseError, InterfaceError) as error:
             self.lose(error)
             with contextlib.suppress(Exception):
                 wrapper.close()

@@ -18,6 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
+from django.db import connection
+
 from django_logic.outbox.models import DeliveryState, OutboxDelivery
 from django_logic.wakeup import EVENTS
 from tests.app.models import Ticket
@@ -28,7 +31,18 @@ from tests.worker.gates import PATIENCE
 from tests.worker.harness import LOG_TAIL, ROOT, Worker, database_facts
 from tests.worker.looks import sql, until
 
-__all__ = ["OFTEN", "SELDOM", "Relay", "ask", "deliveries", "is_all_sent", "relay", "run_relay", "tickets"]
+__all__ = [
+    "OFTEN",
+    "SELDOM",
+    "Relay",
+    "ask",
+    "deliveries",
+    "hear_probes",
+    "is_all_sent",
+    "relay",
+    "run_relay",
+    "tickets",
+]
 
 #: How often relays look without a word: all the time, or so seldom that only a word explains what is quick.
 OFTEN, SELDOM = ("--poll", "0.1"), ("--poll", "30")
@@ -117,6 +131,18 @@ def run_relay(*arguments: str, logic: Mapping[str, Any] | None = None) -> tuple[
     """
     with relay(*arguments, logic=logic) as running:
         return running.wait(), running.log.strip()
+
+
+def hear_probes(count: int) -> None:
+    """
+    Listen beside relays until they have tried so often to hear themselves.
+    """
+    facts = connection.get_connection_params()
+    wanted = {name: facts[name] for name in ("host", "port", "user", "password", "dbname") if facts.get(name)}
+    with psycopg.connect(**wanted, autocommit=True) as session:
+        session.execute(f"LISTEN {EVENTS.name}")
+        heard = [word for word in session.notifies(timeout=PATIENCE, stop_after=count) if "probe" in word.payload]
+    assert len(heard) == count
 
 
 def tickets(count: int) -> list[Ticket]:
