@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from django.db import connections, transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, Q
 
 from django_logic.clock import FromNow
 from django_logic.locks import take_write_lock
@@ -136,7 +136,8 @@ def claim(
         "lease": options.lease_seconds(),
     }
     if connections[alias].vendor != "postgresql":
-        return claimed(token, claim_by_orm(alias, values, keys))
+        items, end = claim_by_orm(alias, values, after, keys)
+        return claimed(token, items, end)
     quiet = "" if connections[alias].in_atomic_block else QUIET
     place: dict[str, Any] = {"aggregate": after[0], "key": after[1], "keys": keys, "run": run, "rows": keys * 2}
     with connections[alias].cursor() as cursor:
@@ -191,17 +192,22 @@ def event_of(told: dict[str, Any], attempt: int, handled: Any) -> Event:
     return Event(**{**told, "payload": payload}, attempt=attempt, handled=frozenset(names))
 
 
-def claim_by_orm(alias: str, values: dict[str, Any], keys: int) -> list[Item]:
+def claim_by_orm(
+    alias: str, values: dict[str, Any], after: tuple[str, str], keys: int
+) -> tuple[list[Item], tuple[str, str]]:
     """
     Lease the heads of keys where a statement can't say it all: a conditional update settles who gets a row.
+
+    Shape: what was leased, and the last of its keys.
     """
     rows = OutboxDelivery.objects.using(alias).filter(destination=values["destination"], is_open=True)
     earlier = rows.filter(aggregate=OuterRef("aggregate"), key=OuterRef("key"), id__lt=OuterRef("id"))
     due = rows.filter(state__in=CLAIMABLE, next_attempt_at__lte=FromNow())
+    behind = Q(aggregate__gt=after[0]) | Q(aggregate=after[0], key__gt=after[1])
     with transaction.atomic(using=alias):
         if not connections[alias].features.has_select_for_update:
             take_write_lock(OutboxDelivery, alias)
-        heads = due.filter(~Exists(earlier)).order_by("id")[:keys]
+        heads = due.filter(behind, ~Exists(earlier)).order_by("aggregate", "key", "id")[:keys]
         if connections[alias].features.has_select_for_update_skip_locked:
             heads = heads.select_for_update(skip_locked=True)
         pks = companions(heads.values_list("id", "state"))
@@ -215,7 +221,9 @@ def claim_by_orm(alias: str, values: dict[str, Any], keys: int) -> list[Item]:
         taken = rows.filter(pk__in=pks, lease_token=values["token"]).order_by("id")
         found = list(taken)
         messages = OutboxMessage.objects.using(alias).in_bulk([row.message_id for row in found])
-    return [item_of(row, messages.get(row.message_id)) for row in found]
+    last = next((row for row in found if row.pk == pks[-1]), None)
+    end = BEGINNING if last is None else (last.aggregate, last.key)
+    return [item_of(row, messages.get(row.message_id)) for row in found], end
 
 
 def companions(heads: Iterable[tuple[int, str]]) -> list[int]:

@@ -71,14 +71,17 @@ class Lane:
         """
         Claim and deliver once, or wait.
         """
-        self.news.clear()  # before the look, so that what comes meanwhile is not waited for
+        if self.news.is_set():
+            # Before the look, so that what comes meanwhile is not waited for; those without a word come soon after one.
+            self.news.clear()
+            self.pauses = looks(self.poll)
         close_old_connections()
         reset_queries()
-        is_probe = self.outages > 0
-        keys, run = (1, 1) if is_probe else (self.keys, 10)
+        # One message finds out whether the destination is back, each time another one: it may be to blame itself.
+        keys, run = (1, 1) if self.outages else (self.keys, 10)
         claimed = claim(self.alias, self.destination, after=self.after, keys=keys, run=run, relay=self.name)
         was_whole = self.after == BEGINNING
-        self.after = BEGINNING if is_probe else claimed.end
+        self.after = claimed.end
         if not claimed:
             if was_whole:
                 self.rest()
@@ -101,8 +104,7 @@ class Lane:
         pause = next(self.pauses)
         if pause >= self.poll:
             self.count()
-        if self.wait(pause):
-            self.pauses = looks(self.poll)
+        self.wait(pause)
 
     def pause(self, why: str) -> None:
         """
