@@ -8,9 +8,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from tests.outbox.seen import table_of_sights
 from tests.worker.gates import Gate, gate
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """
+    Test publishers beside one database only: they know none.
+    """
+    if connection.vendor == "postgresql":
+        return
+    beside = pytest.mark.skip(reason="publishers know no database, and are tested beside PostgreSQL")
+    for item in items:
+        if item.path.parent == HERE and item.path.name.startswith(("test_publisher_", "test_envelope")):
+            item.add_marker(beside)
 
 
 @pytest.fixture(autouse=True)
