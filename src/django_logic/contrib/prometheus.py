@@ -1,5 +1,5 @@
 """
-The figures of background work for Prometheus: a collector that looks when it is scraped.
+The figures of background work and events for Prometheus: a collector that looks when it is scraped.
 """
 
 from __future__ import annotations
@@ -7,28 +7,36 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, close_old_connections
 
-from django_logic.background.metrics import Snapshot, count_ended, snapshot
+from django_logic.contrib import sources
 
 try:
-    from prometheus_client.core import GaugeMetricFamily, Metric
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 except ImportError as error:
     raise ImproperlyConfigured(
         "django_logic.contrib.prometheus needs prometheus_client: pip install 'django-logic[prometheus]'."
     ) from error
 
+if TYPE_CHECKING:
+    from django_logic.background.metrics import Snapshot
+    from django_logic.outbox.metrics import DestinationFigures
+
 __all__ = ["BackgroundCollector", "register"]
 
 logger = logging.getLogger("django-logic.metrics")
 
+Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
+Words: TypeAlias = tuple[str, tuple[str, ...]]
+
 #: The name, the words and the labels of each metric.
-FAMILIES = {
-    "readable": ("Whether the figures of the database could be read.", ()),
+ALWAYS: dict[str, Words] = {"readable": ("Whether the figures of the database could be read.", ())}
+OF_BACKGROUND: dict[str, Words] = {
     "open_rows": ("Open background rows by queue and by the reason why they do not move.", ("queue", "reason")),
     "oldest_open_row_seconds": ("Age of the oldest open background row; 0 for none.", ("queue",)),
     "ended_rows": ("Background rows that ended within the days they are kept.", ("outcome",)),
@@ -38,13 +46,22 @@ FAMILIES = {
     "worker_claim_seconds": ("How long a worker's last claim took.", ("worker", "host")),
     "held_snapshot_seconds": ("How long a session elsewhere has kept vacuum from its work; 0 for none.", ()),
 }
+OF_EVENTS: dict[str, Words] = {
+    "outbox_pending": ("Events that wait for their delivery, those behind dead ones included.", ("destination",)),
+    "outbox_oldest_pending_seconds": ("Age of the oldest pending event; 0 for none.", ("destination",)),
+    "outbox_dead": ("Events that are given up until somebody replays them.", ("destination",)),
+    "outbox_attempts": ("Attempts to deliver events, by how they ended.", ("destination", "fate")),
+}
+#: What only grows.
+COUNTERS = ("outbox_attempts",)
 
 
 class BackgroundCollector(Collector):
     """
     Expose the figures of some databases; every series has the label ``database``.
 
-    What has ended reads every row that is kept, so it is looked up once in ``ended_every`` seconds.
+    There are series of what is installed: `django_logic.background`, `django_logic.outbox`. What has ended reads every
+    row that is kept, so it is looked up once in ``ended_every`` seconds.
 
     Example::
 
@@ -57,7 +74,7 @@ class BackgroundCollector(Collector):
         self.aliases = (using,) if isinstance(using, str) else tuple(using)
         self.ended_every = ended_every
         self._lock = threading.Lock()
-        self._ended: dict[str, tuple[float, dict[str, int]]] = {}
+        self._ended: dict[str, tuple[float, Mapping[str, int]]] = {}
 
     def describe(self) -> Iterable[Metric]:
         """
@@ -74,25 +91,28 @@ class BackgroundCollector(Collector):
         try:
             for alias in self.aliases:
                 try:
-                    figures, ended = snapshot(alias, with_ended=False), self.ended(alias)
+                    figures, ended = sources.of_background(alias, with_ended=False), self.ended(alias)
+                    events = sources.of_events(alias)
                 except DatabaseError as problem:
-                    logger.warning("The figures of background work on %r can't be read: %s", alias, problem)
+                    logger.warning("The figures of %r can't be read: %s", alias, problem)
                     found["readable"].add_metric([alias], 0)
-                else:
-                    found["readable"].add_metric([alias], 1)
+                    continue
+                found["readable"].add_metric([alias], 1)
+                if figures is not None:
                     fill(found, alias, figures, ended)
+                fill_events(found, alias, events)
         finally:
             close_old_connections()
         yield from found.values()
 
-    def ended(self, alias: str) -> dict[str, int]:
+    def ended(self, alias: str) -> Mapping[str, int]:
         """
         Count what has ended, or return the count of a moment ago.
         """
         with self._lock:
             taken, counts = self._ended.get(alias, (float("-inf"), {}))
             if time.monotonic() - taken >= self.ended_every:
-                counts = {str(state): count for state, count in count_ended(alias).items()}
+                counts = sources.ended_rows(alias)
                 self._ended[alias] = (time.monotonic(), counts)
             return counts
 
@@ -108,19 +128,24 @@ def register(using: Iterable[str] = ("default",), registry: CollectorRegistry = 
     return collector
 
 
-def families() -> dict[str, GaugeMetricFamily]:
+def families() -> dict[str, Family]:
     """
-    Return every metric without a value.
+    Return every metric of what is installed, without a value.
     """
+    known = ALWAYS
+    for app, words in ((sources.BACKGROUND, OF_BACKGROUND), (sources.EVENTS, OF_EVENTS)):
+        known = known | (words if sources.are_installed(app) else {})
     return {
-        name: GaugeMetricFamily(f"django_logic_{name}", words, labels=("database", *labels))
-        for name, (words, labels) in FAMILIES.items()
+        name: (CounterMetricFamily if name in COUNTERS else GaugeMetricFamily)(
+            f"django_logic_{name}", words, labels=("database", *labels)
+        )
+        for name, (words, labels) in known.items()
     }
 
 
-def fill(found: dict[str, GaugeMetricFamily], alias: str, figures: Snapshot, ended: dict[str, int]) -> None:
+def fill(found: Mapping[str, Family], alias: str, figures: Snapshot, ended: Mapping[str, int]) -> None:
     """
-    Enter the figures of one database.
+    Enter the figures of background work in one database.
     """
 
     def enter(name: str, value: float | None, labels: Sequence[str] = ()) -> None:
@@ -140,3 +165,16 @@ def fill(found: dict[str, GaugeMetricFamily], alias: str, figures: Snapshot, end
         enter("worker_listening", worker.is_listening, labels)
         enter("worker_claim_seconds", worker.claim_seconds, labels)
     enter("held_snapshot_seconds", figures.held_snapshot_seconds)
+
+
+def fill_events(found: Mapping[str, Family], alias: str, figures: Sequence[DestinationFigures]) -> None:
+    """
+    Enter the figures of events in one database.
+    """
+    for entry in figures:
+        labels = [alias, entry.destination]
+        found["outbox_pending"].add_metric(labels, entry.pending)
+        found["outbox_oldest_pending_seconds"].add_metric(labels, entry.oldest_seconds)
+        found["outbox_dead"].add_metric(labels, entry.dead)
+        for fate, count in entry.attempts.items():
+            found["outbox_attempts"].add_metric([*labels, fate], count)
