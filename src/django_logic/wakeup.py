@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import DatabaseError, connections, transaction
+from django.db import Error, connections, transaction
 
 __all__ = ["EVENTS", "WORK", "Channel", "notify", "notify_after_commit", "once_after_commit", "send"]
 
@@ -82,7 +82,7 @@ def notify(channel: Channel, alias: str, text: str) -> None:
         return
     try:
         send(channel, alias, text)
-    except DatabaseError as error:
+    except Error as error:
         channel.logger.warning("Nobody was woken by %r (%s); they look for themselves soon.", text, error)
 
 
