@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sys
 from argparse import RawDescriptionHelpFormatter
@@ -16,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
+from django_logic.clock import LONGEST_WAIT
 from django_logic.outbox import destinations, metrics, relay
 from django_logic.outbox import options as settings_of
 from django_logic.outbox.relay.running import Relay, RelayPlan
@@ -81,10 +81,19 @@ class Command(BaseCommand):
         elif not settings_of.has_own_relay():
             raise CommandError("DJANGO_LOGIC['OUTBOX_RELAY'] is 'none': somebody else delivers events. Use 'own'.")
         elif options["drain"]:
-            count = relay.drain(plan.alias, only=plan.destinations)
-            self.stdout.write(f"{count} event{'' if count == 1 else 's'} delivered.")
+            self.drain(plan)
         else:
             run(plan)
+
+    def drain(self, plan: RelayPlan) -> None:
+        """
+        Deliver what is due.
+        """
+        try:
+            count = relay.drain(plan.alias, only=plan.destinations)
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"{count} event{'' if count == 1 else 's'} delivered.")
 
     def check_age(self, plan: RelayPlan, limit: float, *, as_json: bool) -> None:
         """
@@ -176,13 +185,13 @@ def number(options: dict[str, Any], name: str, least: float) -> float:
     """
     Read a number of seconds.
 
-    Raises: CommandError for one that is none, or too small.
+    Raises: CommandError for one that is none, too small or too large.
     """
     flag, text = f"--{name.replace('_', '-')}", str(options[name])
     try:
         value = float(text)
     except ValueError:
         raise CommandError(f"{flag} takes a number of seconds; found {text!r}.") from None
-    if not math.isfinite(value) or value < least:
-        raise CommandError(f"{flag} must be a number of seconds from {least:g}; found {text}.")
+    if not least <= value <= LONGEST_WAIT:
+        raise CommandError(f"{flag} must be a number of seconds from {least:g} to {LONGEST_WAIT:.0f}; found {text}.")
     return value
