@@ -60,6 +60,22 @@ def test_subscriber_that_waits_holds_no_transaction_and_no_lock(gate: Gate) -> N
     assert len(free) == len(deliveries()) == 3
 
 
+def test_relay_keeps_its_sessions() -> None:
+    """
+    It does not connect anew for each look, whatever CONN_MAX_AGE is for requests, which is 0 in Django.
+    """
+    (ticket,) = tickets(1)
+
+    with relay(*OFTEN, databases={"default": {"CONN_MAX_AGE": 0}}) as running:
+        found = set()
+        for number in range(1, 6):
+            ask(ticket, "one")
+            until(lambda number=number: sequences(ticket.pk) == [*range(1, number + 1)] and is_all_sent()())
+            found |= set(running.sessions())
+
+    assert len(found) <= 3
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_event_in_work_is_finished_and_the_rest_goes_back(number: signal.Signals, gate: Gate) -> None:
     """
