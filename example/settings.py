@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "django.contrib.auth",
     "django_logic",
     "django_logic.background",
+    "django_logic.outbox",
     "example.shop",
     "example.story",
 ]
@@ -39,8 +40,20 @@ if DEBUG:
     # Who waits for another one's write gives up after this many seconds.
     DATABASES["default"]["OPTIONS"] = {"timeout": 30}
 
-# "all" also records duplicates and refusals, so that a timeline can show them.
-DJANGO_LOGIC = {"AUDIT": "all"}
+DJANGO_LOGIC = {
+    # "all" also records duplicates and refusals, so that a timeline can show them.
+    "AUDIT": "all",
+    # Where events go, and which ones.
+    "OUTBOX_PUBLISHERS": {
+        "subscribers": {
+            "BACKEND": "django_logic.outbox.publishers.local.Subscribers",
+            "TOPICS": ["order.placed"],
+        },
+        "broker": {"BACKEND": "example.shop.broker.Broker", "TOPICS": ["order.*", "payment.received"]},
+    },
+    # The story is in a hurry; the default of 60 suits most projects.
+    "OUTBOX_LEASE_SECONDS": 2,
+}
 
 # Where the courier and the label printer keep their own books, which no rollback of ours reaches.
 OUTSIDE_WORLD = Path(os.environ.get("SHOP_OUTSIDE_WORLD") or Path(tempfile.gettempdir(), "outside-world"))

@@ -1,5 +1,5 @@
 """
-A corner shop: an app of four files worth copying (models, process, apps, warehouse).
+A corner shop: an app of files worth copying (models, process, subscribers, apps).
 """
 
 from __future__ import annotations

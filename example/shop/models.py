@@ -1,5 +1,5 @@
 """
-What a corner shop remembers: orders, payments, stock and parcels.
+What a corner shop remembers: orders, payments, stock, parcels and stamps.
 
 `ORDER_MOVES` and `PAYMENT_MOVES` are the two machines as data: they go to the database as constraints, and a system
 check compares them with the processes. What a move has to do besides is told in `process`.
@@ -167,3 +167,14 @@ class Parcel(models.Model):
 
     def __str__(self) -> str:
         return f"Parcel {self.pk}"
+
+
+class Stamp(models.Model):
+    """
+    A stamp on the customer's card, for an order. Nothing but the inbox keeps from a second one.
+    """
+
+    order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="stamps")
+
+    def __str__(self) -> str:
+        return f"Stamp {self.pk}"

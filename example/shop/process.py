@@ -3,7 +3,8 @@ How orders and payments move: every hook, then the two processes that say when i
 
 Remote work goes into ``prepare`` (before the lock), what must agree with the state into ``side_effects`` (in its
 transaction), what can't be taken back into ``callbacks`` (after the commit), and amends into ``failure_callbacks``.
-``dispatch`` is background work: its hooks run on a worker, and again when an attempt fails.
+``dispatch`` is background work: its hooks run on a worker, and again when an attempt fails. Every move tells an event;
+``event=`` says what, where the usual one is not enough.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_logic import Process, Transition, refusal_message
 from django_logic.background import BackgroundTransition, Backoff
+from django_logic.outbox import payload
 from example.shop.dispatch import NoSuchAddress, courier, printer
 from example.shop.models import LedgerLine, Order, OrderStatus, Parcel, Payment, PaymentStatus, StockItem
 from example.shop.warehouse import warehouse
@@ -168,6 +170,14 @@ def check_amount(payment: Payment, received: Decimal, **kwargs: Any) -> None:
         raise WrongAmount(f"{payment.amount} was asked for, {received} arrived")
 
 
+@payload(topic="payment.received", schema="https://schemas.example.com/payment-received/1")
+def money_arrived(payment: Payment, payload: dict[str, Any], received: Decimal, **kwargs: Any) -> dict[str, Any]:
+    """
+    Tell others what they want to know: ids and sums, and nothing about the person.
+    """
+    return {**payload, "order_id": payment.order_id, "received": str(received)}
+
+
 class OrderProcess(Process):
     """
     Move an order from the basket to the doorstep.
@@ -237,6 +247,7 @@ class PaymentProcess(Process):
             target=PaymentStatus.SUCCEEDED,
             side_effects=[book_money, check_amount],
             failed_state=PaymentStatus.FAILED,
+            event=money_arrived,
         ),
         Transition("decline", sources=[PaymentStatus.PROCESSING], target=PaymentStatus.FAILED),
     ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from example.story.background import killed_worker, silent_courier
 from example.story.cast import Cast, assemble
+from example.story.events import killed_relay, told_to_others, unreadable_event
 from example.story.looking_back import one_week, waiting_times
 from example.story.opening import one_order, two_machines
 from example.story.refusals import failed_work, past_the_process, too_late
@@ -39,6 +40,9 @@ CHAPTERS = (
     Chapter("work that fails half way", failed_work),
     Chapter("a courier who does not answer", silent_courier),
     Chapter("a worker is killed", killed_worker),
+    Chapter("a broker is down, and up again", told_to_others),
+    Chapter("a relay is killed in the middle of a batch", killed_relay),
+    Chapter("an event that the broker can not take", unreadable_event),
     Chapter("a week in the life of an order", one_week),
     Chapter("how long do orders sit in processing?", waiting_times),
 )

@@ -1,5 +1,6 @@
 """
-Real workers for the story: processes of their own, which end with their chapter and, whatever happens, with the story.
+Real workers and relays for the story: processes of their own, which end with their chapter and, whatever happens, with
+the story.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TypeVar, cast
@@ -25,11 +26,11 @@ from example.shop.dispatch import printer
 from example.shop.models import Order
 from example.story.stage import NotAsTold, Stage
 
-__all__ = ["Crew", "newest_row", "rows_of", "wait_for", "wait_until", "worker"]
+__all__ = ["Crew", "newest_row", "relay", "rows_of", "wait_for", "wait_until", "worker"]
 
 T = TypeVar("T")
 MANAGE = Path(services.__file__).with_name("manage.py")
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.02
 
 
@@ -62,16 +63,34 @@ class Crew:
 
 
 @contextmanager
-def worker(stage: Stage, name: str) -> Iterator[Crew]:
+def worker(stage: Stage, name: str, *more: str) -> Iterator[Crew]:
     """
     Run `dl_worker` for as long as the block runs.
-
-    Its keeper holds a pipe to this process: however the story ends, the worker ends with it.
     """
-    words = ["dl_worker", "--queues", "parcels", "--name", name]
+    words = ["dl_worker", "--queues", "parcels", "--name", name, *more]
+    with running(stage, words, "--poll", "0.5", "--grace", "5") as log:
+        yield Crew(name, log)
+
+
+@contextmanager
+def relay(stage: Stage, name: str) -> Iterator[None]:
+    """
+    Run `dl_relay` for as long as the block runs.
+    """
+    with running(stage, ["dl_relay", "--name", name], "--grace", "5"):
+        yield
+
+
+@contextmanager
+def running(stage: Stage, words: Sequence[str], *hurry: str) -> Iterator[Path]:
+    """
+    Run a command for as long as the block runs, with options that the story does not speak of; give its log.
+
+    Its keeper holds a pipe to this process: however the story ends, the command ends with it.
+    """
     stage.typed(f"python example/manage.py {' '.join(words)} &")
     with tempfile.TemporaryDirectory(dir=settings.OUTSIDE_WORLD, ignore_cleanup_errors=True) as made:
-        folder = Path(made, "worker")
+        folder = Path(made, "server")
         folder.mkdir()
         keeper = subprocess.Popen(
             [sys.executable, "-I", str(services.KEEPER), str(folder)],
@@ -80,15 +99,15 @@ def worker(stage: Stage, name: str) -> Iterator[Crew]:
             stdout=subprocess.DEVNULL,
         )
         orders = cast("IO[bytes]", keeper.stdin)
-        plan = services.Plan(serve=(sys.executable, str(MANAGE), *words, "--poll", "0.5", "--grace", "5"))
+        plan = services.Plan(serve=(sys.executable, str(MANAGE), *words, *hurry))
         orders.write(plan.as_line())
         orders.flush()
-        crew = Crew(name, folder / "server.log")
+        log = folder / "server.log"
         try:
-            yield crew
+            yield log
         except NotAsTold:
             with suppress(OSError):
-                stage.block(f"What the worker said last:\n{crew.log.read_text(errors='replace')[-3000:]}")
+                stage.block(f"What {words[0]} said last:\n{log.read_text(errors='replace')[-3000:]}")
             raise
         finally:
             keeper.communicate()
