@@ -20,16 +20,20 @@ from tests.app.models import Ticket
 from tests.outbox.relays import SELDOM, ask, is_all_sent, relay, tickets
 from tests.outbox.seen import now, sights
 from tests.races.together import together
-from tests.worker.looks import until
+from tests.worker.looks import sql, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sights_are_kept")]
 
 #: Seconds in which an event has arrived on a busy machine, far below those between two polls.
 SOON = 2.0
+#: The same, where a relay may first wait a second for its database.
+WITH_A_PAUSE = 4.0
 #: Looks by the clock are as rare as polls, so words alone are at work.
 WORDS_ALONE = {"django_logic.outbox.relay.wake.FIRST_LOOK": 30.0}
 #: Longer than the time in which a process sends no second word.
 AFTER_THE_QUIET = 0.05
+
+TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s AND "
 
 Commits = dict[tuple[str, int], datetime]
 
@@ -154,3 +158,24 @@ def test_long_transactions_beside_short_ones_are_not_left_to_the_poll() -> None:
 
     assert [outcome.error for outcome in outcomes] == [None] * 4
     assert lags(commits)[-1] < SOON
+
+
+@pytest.mark.parametrize("whose", ["query LIKE 'LISTEN%%'", "TRUE"])
+def test_words_that_nobody_heard_are_made_up_for(whose: str) -> None:
+    """
+    The listening session, or all sessions, are ended around a move: whoever listens again looks for itself.
+    """
+    chance = random.Random(20261130)  # noqa: S311 (spreads moves, no secret)
+    (ticket,) = tickets(1)
+    commits: Commits = {}
+
+    with relay(*SELDOM) as running:
+        for number in range(1, 11):
+            running.wait_ready()
+            sql(TERMINATE + whose, running.name)
+            time.sleep(chance.uniform(0, 0.03))
+            ask(ticket, "one")
+            commits[str(ticket.pk), number] = now()
+            until(is_all_sent(), 10)
+
+    assert lags(commits)[-1] < WITH_A_PAUSE
