@@ -1,14 +1,18 @@
 """
-A destination that a test opens and closes.
+A destination that a test opens and closes, and one that it holds up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from django.utils.module_loading import import_string
+
+from django_logic.background.testpoints import pause
 from django_logic.outbox import BrokerUnavailable, Event
-from django_logic.outbox.publishers import Result, sent
+from django_logic.outbox.publishers import Publisher, Result, sent
 from tests.outbox.seen import note
 
 
@@ -35,3 +39,29 @@ class Door:
         """
         Let go of nothing.
         """
+
+
+class Held:
+    """
+    Hand events to another publisher; tell what became of them once a gate is open, where a reason asks to wait there.
+    """
+
+    def __init__(self, backend: str, options: Mapping[str, Any]) -> None:
+        self.publisher: Publisher = import_string(backend)(**options)
+
+    def publish(self, events: Sequence[Event]) -> Sequence[Result]:
+        """
+        Deliver, then wait.
+        """
+        results = self.publisher.publish(events)
+        for event in events:
+            deed, _, argument = str(event.payload.get("reason", "")).partition(" ")
+            if deed == "wait":
+                pause(argument)
+        return results
+
+    def close(self) -> None:
+        """
+        Close the other.
+        """
+        self.publisher.close()
