@@ -56,6 +56,7 @@ class Command(BaseCommand):
         add("--check", action="store_true", help="exit with 1 when the oldest pending event is older than --older-than")
         add("--older-than", default="300", metavar=seconds, help="what --check calls late (300)")
         add("--replay", action="store_true", help="put dead events back, those of --topic, --destinations and --key")
+        add("--purge", action="store_true", help="delete events older than OUTBOX_KEEP_DAYS that nobody waits for")
         add("--topic", default="", help="for --replay: only this topic")
         add("--key", default="", help="for --replay: only this object")
         add("--json", action="store_true", help="write figures of --check as JSON")
@@ -71,13 +72,15 @@ class Command(BaseCommand):
 
         Raises: CommandError, exit status 1, for options that can't work.
         """
-        if sum(bool(options[name]) for name in ("drain", "check", "replay")) > 1:
-            raise CommandError("--drain, --check and --replay are different tasks. Choose one.")
+        if sum(bool(options[name]) for name in ("drain", "check", "replay", "purge")) > 1:
+            raise CommandError("--drain, --check, --replay and --purge are different tasks. Choose one.")
         plan = plan_of(options)
         if options["check"]:
             self.check_age(plan, number(options, "older_than", 0), as_json=options["json"])
         elif options["replay"]:
             self.replay(plan, options)
+        elif options["purge"]:
+            self.stdout.write(f"{relay.purge(plan.alias)} rows deleted.")
         elif not settings_of.has_own_relay():
             raise CommandError("DJANGO_LOGIC['OUTBOX_RELAY'] is 'none': somebody else delivers events. Use 'own'.")
         elif options["drain"]:
