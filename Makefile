@@ -4,7 +4,7 @@
 VENV ?= .venv
 ARGS ?=
 # The benchmarks to run: make bench BENCHES=background
-BENCHES ?= sync background
+BENCHES ?= sync background events
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 DJANGO := DJANGO_SETTINGS_MODULE=tests.settings PYTHONPATH=.:src $(BIN)/python -m django
@@ -21,7 +21,7 @@ help:
 	@echo 'make test    the whole suite on PostgreSQL, SQLite and, if installed, MariaDB'
 	@echo 'make lint    ruff, mypy, import contracts, missing migrations'
 	@echo 'make format  let ruff mend what it can'
-	@echo 'make bench   moves and background work per second, beside the raw statements and other libraries'
+	@echo 'make bench   moves, background work and events per second, beside the raw statements and other libraries'
 	@echo 'make docs    the documentation, in docs/_build/html'
 	@echo 'make matrix  the suite on every supported pair of Python and Django'
 

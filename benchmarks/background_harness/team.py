@@ -23,10 +23,16 @@ GOODBYE_SECONDS = 20
 
 @contextmanager
 def team(
-    kits: Sequence[Kit], server: Postgres, redis_url: str | None, log: Path, *, refresh: bool = False
+    kits: Sequence[Kit],
+    server: Postgres,
+    redis_url: str | None,
+    log: Path,
+    *,
+    refresh: bool = False,
+    settings: str = "background_harness.settings",
 ) -> Iterator[Crew]:
     """
-    Start the controllers of the kits for the length of the block.
+    Start the controllers of the kits, with these Django settings, for the length of the block.
     """
     gathered = Crew()
     with ExitStack() as stack:
@@ -36,15 +42,22 @@ def team(
             try:
                 if kit.needs_redis and redis_url is None:
                     raise KitUnavailable("redis-server is not installed; install it (apt-get install redis-server)")
-                python = interpreter(kit.name, kit.requirements, refresh=refresh) if kit.is_isolated else None
+                python = _python(kit, refresh=refresh)
                 server.create_database(kit.name)
-                member = stack.enter_context(_member(kit, python, _environment(kit, server, redis_url), output))
+                environment = {**_environment(kit, server, redis_url), "DJANGO_SETTINGS_MODULE": settings}
+                member = stack.enter_context(_member(kit, python, environment, output))
                 _introduce(member)
             except (KitUnavailable, EnvironmentUnavailable) as error:
                 gathered.missing[kit.name] = str(error)
             else:
                 gathered.members.append(member)
         yield gathered
+
+
+def _python(kit: Kit, *, refresh: bool) -> Path | None:
+    if not kit.is_isolated:
+        return None
+    return interpreter(kit.name, kit.requirements, refresh=refresh, least=kit.least_python)
 
 
 def _introduce(member: Member) -> None:
@@ -62,7 +75,6 @@ def _environment(kit: Kit, server: Postgres, redis_url: str | None) -> dict[str,
         **kept,
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "DJANGO_SETTINGS_MODULE": "background_harness.settings",
         "BENCH_APPS": ",".join(kit.apps),
         "BENCH_DB_HOST": HOST,
         "BENCH_DB_PORT": str(server.port),

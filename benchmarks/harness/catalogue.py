@@ -21,6 +21,8 @@ class Kit:
     requirements: tuple[str, ...] = field(default=())
     needs_redis: bool = False
     has_library: bool = False
+    #: The first Python a peer can be installed for.
+    least_python: tuple[int, int] = (3, 11)
 
     @property
     def is_isolated(self) -> bool:

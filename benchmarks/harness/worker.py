@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import platform
 import sys
 import traceback
 from collections.abc import Callable
@@ -44,7 +45,7 @@ class Worker:
         """
         Name the contenders and the versions in this environment.
         """
-        versions = {}
+        versions = {"Python": platform.python_version()}
         for package in packages:
             try:
                 versions[package] = version(package)

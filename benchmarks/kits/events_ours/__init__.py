@@ -1,0 +1,3 @@
+"""
+This library with its app of events.
+"""

@@ -1,0 +1,3 @@
+"""
+django-outbox-pattern, publishing to a receiver of STOMP.
+"""

@@ -1,0 +1,3 @@
+"""
+django-reliable-outbox with local handlers and with its stream of Redis.
+"""
