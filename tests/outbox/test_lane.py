@@ -18,6 +18,7 @@ from django_logic.outbox.relay.lane import Lane
 from django_logic.outbox.subscribers import forget
 from tests.app.models import Ticket
 from tests.flows import Bind, declare
+from tests.outbox.relays import ask
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -56,3 +57,59 @@ def test_event_that_is_to_blame_for_an_outage_does_not_keep_others_from_trying(l
     assert found.pop(culprit) == "pending"
     assert set(found.values()) == {"sent"}
     assert OutboxDelivery.objects.get(key=culprit).attempts == 0
+
+
+def test_event_that_is_to_blame_for_an_outage_is_tried_behind_all_others(lane: Lane) -> None:
+    """
+    The oldest event of all would else end each claim at once, and only the tries in between would get through.
+    """
+    objects = [Ticket.objects.create() for _count in range(10)]
+    culprit, tries = str(objects[-1].pk), 0
+
+    @subscribe("ticket.new")
+    def hear(event: Any) -> None:
+        nonlocal tries
+        if event.key == culprit:
+            tries += 1
+            raise BrokerUnavailable("nothing goes through")
+
+    for ticket in reversed(objects):
+        ask(ticket, "one", "two", "three")
+    left = OutboxDelivery.objects.exclude(key=culprit).exclude(state="sent")
+    for _turn in range(100):
+        if not left.exists():
+            break
+        lane.turn()
+    forget(hear)
+
+    assert not left.exists()
+    assert 0 < tries < 6
+    assert set(OutboxDelivery.objects.filter(key=culprit).values_list("state", "attempts")) == {("pending", 0)}
+
+
+def test_key_is_no_longer_suspect_once_its_event_has_arrived(lane: Lane) -> None:
+    """
+    What met an outage that was somebody else's does not stand behind all others for ever.
+    """
+    first, second = Ticket.objects.create(), Ticket.objects.create()
+    order: list[str] = []
+    is_away = True
+
+    @subscribe("ticket.new")
+    def hear(event: Any) -> None:
+        if is_away:
+            raise BrokerUnavailable("nothing goes through")
+        order.append(event.key)
+
+    ask(first, "one")
+    lane.turn()
+    is_away = False
+    for _turn in range(4):
+        lane.turn()
+    ask(first, "two")
+    ask(second, "one")
+    for _turn in range(4):
+        lane.turn()
+    forget(hear)
+
+    assert order == [str(first.pk), str(first.pk), str(second.pk)]

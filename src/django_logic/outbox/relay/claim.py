@@ -25,10 +25,12 @@ from django_logic.outbox import options
 from django_logic.outbox.event import Event
 from django_logic.outbox.models import DeliveryState, OutboxDelivery, OutboxMessage
 
-__all__ = ["BEGINNING", "Claim", "Item", "claim"]
+__all__ = ["BEGINNING", "Claim", "Item", "Place", "claim"]
 
+#: The app and model, and the key, that name one order.
+Place = tuple[str, str]
 #: Before any key.
-BEGINNING = ("", "")
+BEGINNING: Place = ("", "")
 #: The states a row may be claimed in, once it is due; a leased one is due when its lease is over.
 CLAIMABLE = (DeliveryState.PENDING, DeliveryState.LEASED)
 
@@ -98,7 +100,7 @@ class Item(NamedTuple):
     """
 
     pk: int
-    place: tuple[str, str]
+    place: Place
     attempt: int
     is_counted: bool
     event: Event | None
@@ -113,15 +115,15 @@ class Claim:
     """
 
     token: UUID
-    runs: dict[tuple[str, str], list[Item]] = field(default_factory=dict)
-    end: tuple[str, str] = BEGINNING
+    runs: dict[Place, list[Item]] = field(default_factory=dict)
+    end: Place = BEGINNING
 
     def __bool__(self) -> bool:
         return bool(self.runs)
 
 
 def claim(
-    alias: str, destination: str, *, after: tuple[str, str] = BEGINNING, keys: int = 100, run: int = 10, relay: str = ""
+    alias: str, destination: str, *, after: Place = BEGINNING, keys: int = 100, run: int = 10, relay: str = ""
 ) -> Claim:
     """
     Lease what is due of a destination, from the first key behind one.
@@ -147,7 +149,7 @@ def claim(
     return claimed(token, [item_of_row(row) for row in rows], end)
 
 
-def claimed(token: UUID, items: Sequence[Item], end: tuple[str, str] = BEGINNING) -> Claim:
+def claimed(token: UUID, items: Sequence[Item], end: Place = BEGINNING) -> Claim:
     """
     Sort leased deliveries into runs.
     """
@@ -192,9 +194,7 @@ def event_of(told: dict[str, Any], attempt: int, handled: Any) -> Event:
     return Event(**{**told, "payload": payload}, attempt=attempt, handled=frozenset(names))
 
 
-def claim_by_orm(
-    alias: str, values: dict[str, Any], after: tuple[str, str], keys: int
-) -> tuple[list[Item], tuple[str, str]]:
+def claim_by_orm(alias: str, values: dict[str, Any], after: Place, keys: int) -> tuple[list[Item], Place]:
     """
     Lease the heads of keys where a statement can't say it all: a conditional update settles who gets a row.
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 from django_logic import tracing
@@ -21,7 +21,7 @@ from django_logic.outbox.event import Event
 from django_logic.outbox.exceptions import BrokerUnavailable, Undeliverable
 from django_logic.outbox.publishers import BATCH_SIZE, Fate, Publisher, Result, dead, failed, unavailable
 from django_logic.outbox.relay import mark
-from django_logic.outbox.relay.claim import Claim, Item
+from django_logic.outbox.relay.claim import Claim, Item, Place
 
 __all__ = ["Delivered", "deliver"]
 
@@ -48,12 +48,15 @@ class Delivery:
     Work through one claim.
     """
 
-    def __init__(self, alias: str, claim: Claim, publisher: Publisher, must_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self, alias: str, claim: Claim, publisher: Publisher, must_stop: Callable[[], bool], suspects: set[Place]
+    ) -> None:
         self.alias, self.claim, self.publisher, self.must_stop = alias, claim, publisher, must_stop
+        self.suspects = suspects
         self.leased_at = time.monotonic()
         self.lease = options.lease_seconds()
         self.sent: list[Item] = []
-        self.closed: set[tuple[str, str]] = set()
+        self.closed: set[Place] = set()
         self.waiting = {item.pk: item for run in claim.runs.values() for item in run}
         self.result = Delivered()
 
@@ -74,9 +77,12 @@ class Delivery:
 
     def batches(self, size: int) -> Iterator[Sequence[Item]]:
         """
-        Yield messages of different keys whose keys are not closed, the oldest of each first.
+        Yield messages of different keys whose keys are not closed, the oldest of each first, and suspects' last.
         """
-        for members in zip_longest(*self.claim.runs.values()):
+        runs = self.claim.runs.items()
+        others = [run for place, run in runs if place not in self.suspects]
+        last = [run for place, run in runs if place in self.suspects]
+        for members in chain(zip_longest(*others), zip_longest(*last)):
             found = [item for item in members if item is not None]
             for start in range(0, len(found), size):
                 batch = [item for item in found[start : start + size] if item.place not in self.closed]
@@ -133,12 +139,15 @@ class Delivery:
         """
         if result.fate is Fate.UNAVAILABLE:
             self.closed.add(item.place)
+            if not self.result.outage:  # what comes behind the first one may not have been tried
+                self.suspects.add(item.place)
             self.result.outage = result.error or "the destination takes nothing"
             if result.handled:
                 mark.note_handled(self.alias, self.claim.token, item, result)
             return
         del self.waiting[item.pk]
         if result.fate is Fate.SENT:
+            self.suspects.discard(item.place)
             self.sent.append(item)
             self.result.fates[Fate.SENT] += 1
             return
@@ -158,11 +167,20 @@ class Delivery:
         self.sent = []
 
 
-def deliver(alias: str, claim: Claim, publisher: Publisher, must_stop: Callable[[], bool] = lambda: False) -> Delivered:
+def deliver(
+    alias: str,
+    claim: Claim,
+    publisher: Publisher,
+    must_stop: Callable[[], bool] = lambda: False,
+    suspects: set[Place] | None = None,
+) -> Delivered:
     """
     Publish what was claimed, and mark it; what could not be attempted goes back without an attempt.
+
+    ``suspects`` are keys at which the destination fell silent: they may be to blame, and are tried behind all others.
+    They come and go here, and the caller keeps them from one claim to the next.
     """
-    return Delivery(alias, claim, publisher, must_stop).run()
+    return Delivery(alias, claim, publisher, must_stop, set() if suspects is None else suspects).run()
 
 
 def results_of(publisher: Publisher, events: Sequence[Event]) -> Sequence[Result]:

@@ -16,7 +16,7 @@ from django_logic.backoff import Backoff
 from django_logic.outbox import destinations
 from django_logic.outbox.publishers import Fate
 from django_logic.outbox.relay import mark
-from django_logic.outbox.relay.claim import BEGINNING, claim
+from django_logic.outbox.relay.claim import BEGINNING, Place, claim
 from django_logic.outbox.relay.delivering import deliver
 from django_logic.outbox.relay.wake import looks
 
@@ -46,6 +46,8 @@ class Lane:
         self.keys = FEW if getattr(self.publisher, "batch_size", MANY) < FEW else MANY
         self.after = BEGINNING
         self.outages = 0
+        #: Keys of events that may have brought the destination down, rather than met it so.
+        self.suspects: set[Place] = set()
         self.fates: Counter[Fate] = Counter()
         self.count_at = time.monotonic() + COUNT_EVERY
         self.pauses: Iterator[float] = looks(poll)
@@ -87,7 +89,7 @@ class Lane:
                 self.rest()
             return
         self.pauses = looks(self.poll)
-        delivered = deliver(self.alias, claimed, self.publisher, self.must_stop)
+        delivered = deliver(self.alias, claimed, self.publisher, self.must_stop, self.suspects)
         self.fates.update(delivered.fates)
         if delivered.outage:
             self.pause(delivered.outage)
