@@ -5,9 +5,11 @@ Test what `dl_relay` answers: to monitoring, to scripts and to slips of the hand
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from django_logic.clock import FromNow
 from django_logic.outbox import relay as relays
@@ -196,3 +198,18 @@ def test_upkeep_that_finds_nothing_old_or_something_goes_on() -> None:
 
     assert relays.purge("default") == 0
     assert sequences(ticket.pk) == [1, 2, 3]
+
+
+def test_purge_deletes_what_is_old_where_no_relay_of_ours_runs() -> None:
+    """
+    --purge works without a relay, for projects in which somebody else reads the messages, and leaves what is young.
+    """
+    OutboxMessage.objects.create(topic="old", occurred_at=timezone.now() - timedelta(days=8))
+    OutboxDelivery.objects.all().delete()
+    (ticket,) = tickets(1)
+    ask(ticket, "young")
+
+    answer = run_relay("--purge", logic={"OUTBOX_RELAY": "none"})
+
+    assert answer == (0, "1 rows deleted.")
+    assert [message.topic for message in OutboxMessage.objects.all()] == ["ticket.new"]
