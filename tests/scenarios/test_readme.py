@@ -20,7 +20,12 @@ SETTINGS = """
 DEBUG = True
 SECRET_KEY = "for tests only"
 INSTALLED_APPS = [
-    "django.contrib.contenttypes", "django.contrib.auth", "django_logic", "django_logic.background", "shop"
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django_logic",
+    "django_logic.background",
+    "django_logic.outbox",
+    "shop",
 ]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "readme.sqlite3"}}
 USE_TZ = True
