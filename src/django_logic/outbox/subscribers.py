@@ -4,8 +4,10 @@ Functions in Python that are told of events.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
@@ -36,7 +38,7 @@ def subscribe(*topics: Any) -> Callable[[FunctionT], FunctionT]:
 
     It runs in the relay, outside any transaction, and again after an error: its work has to be idempotent, for which
     there is `django_logic.outbox.inbox`. Modules named ``subscribers`` in installed apps are imported at start.
-    Raises: ImproperlyConfigured for no topic, or a function whose work would not run.
+    Raises: ImproperlyConfigured for no topic, a function whose work would not run, or a second one of the same name.
 
     Example::
 
@@ -49,16 +51,44 @@ def subscribe(*topics: Any) -> Callable[[FunctionT], FunctionT]:
         )
 
     def register(function: FunctionT) -> FunctionT:
-        name = f"{function.__module__}.{function.__qualname__}"
+        name = name_of(function)
         if never_runs(function):
             raise ImproperlyConfigured(
                 f"{name}: a subscriber is a plain function; calling this one only makes a coroutine or a generator."
                 " For async code use async_to_sync."
             )
-        _subscribers[name] = Subscriber(name, topics, function)
+        known = _subscribers.get(name)
+        if known is not None and not is_same(known.function, function):
+            raise ImproperlyConfigured(
+                f"{name}: another function of this name is subscribed already, and only one of them would be told."
+                " Give this one another name, or forget() the first."
+            )
+        stacked = known.topics if known is not None and known.function is function else ()
+        _subscribers[name] = Subscriber(name, (*stacked, *topics), function)
         return function
 
     return register
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """
+    Return how rows name a subscriber: by its function, or the class of an object that can be called.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    named: Any = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def is_same(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
+    """
+    Tell whether a function is one that is known, or that one made anew, as when its module is loaded again.
+    """
+    codes: list[Any] = [getattr(inspect.unwrap(one), "__code__", None) for one in (known, function)]
+    if known is function or None in codes or inspect.ismethod(function):
+        return known is function
+    places = {(code.co_filename, code.co_firstlineno) for code in codes}
+    return len(places) == 1
 
 
 def forget(function: Callable[..., Any]) -> None:

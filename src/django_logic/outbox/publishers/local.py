@@ -5,7 +5,10 @@ Telling subscribers in Python.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from django.db import connections, transaction
 
 from django_logic.hooks import refuse_unrun
 from django_logic.outbox.event import Event
@@ -47,15 +50,38 @@ def tell(event: Event) -> Result:
         if subscriber.name in handled:
             continue
         try:
-            refuse_unrun(subscriber.function, subscriber.function(event))
+            with savepoints():
+                refuse_unrun(subscriber.function, subscriber.function(event))
         except BrokerUnavailable as error:
             return unavailable(f"{subscriber.name}: {error}", frozenset(handled))
         except Exception as error:
             logger.warning("%s failed for %s %s", subscriber.name, event.topic, event.id, exc_info=True)
             errors.append(f"{subscriber.name}: {told(error)}")
             is_hopeless = is_hopeless or isinstance(error, Undeliverable)
+            close_broken()
         else:
             handled.add(subscriber.name)
     if not errors:
         return sent()
     return (dead if is_hopeless else failed)("\n".join(errors), frozenset(handled))
+
+
+@contextmanager
+def savepoints() -> Iterator[None]:
+    """
+    Guard transactions that are open already, as in tests that drain within one, from a subscriber's errors.
+    """
+    with ExitStack() as stack:
+        for connection in connections.all(initialized_only=True):
+            if connection.in_atomic_block and not connection.needs_rollback:
+                stack.enter_context(transaction.atomic(using=connection.alias))
+        yield
+
+
+def close_broken() -> None:
+    """
+    Close connections that a subscriber broke or left with autocommit off, so that whoever comes next gets others.
+    """
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
