@@ -13,10 +13,22 @@ from django.db import connections, models
 from django_logic.clock import FromNow
 from django_logic.rows import SEQUENCE, Row, places_of_sequence
 
-__all__ = ["BETWEEN", "NUMBERED", "fields_by_attribute", "literal", "prepared", "spelled", "spelled_row"]
+__all__ = [
+    "BETWEEN",
+    "DIFFERS",
+    "NUMBERED",
+    "fields_by_attribute",
+    "left_out",
+    "literal",
+    "prepared",
+    "spelled",
+    "spelled_row",
+]
 
 #: Marks a JSON object that gets the move's sequence under the names behind it.
 NUMBERED = "numbered:"
+#: Marks what is not the same in all of many rows.
+DIFFERS = "differs"
 #: Parts these names; no name in JSON that a database stores holds it.
 BETWEEN = "\0"
 

@@ -11,10 +11,10 @@ from django.db import models
 
 from django_logic.moves import HISTORY_COLUMNS
 from django_logic.records import history_model
-from django_logic.spelling import BETWEEN, NUMBERED, fields_by_attribute
+from django_logic.spelling import BETWEEN, DIFFERS, NUMBERED, fields_by_attribute
 from django_logic.subject import Column
 
-__all__ = ["many_statement", "move_statement"]
+__all__ = ["many_statement", "move_statement", "rows_statement"]
 
 #: One move: the state, its time columns, the history row with the next sequence and the contributed rows, or nothing.
 MOVE = """
@@ -70,6 +70,13 @@ FROM moved
 {returning}
 """
 RETURNING = 'RETURNING "instance_id", "transition_id", "sequence"'
+
+#: Many rows of one kind; what differs from row to row comes in one JSON document, whose text a driver binds at once.
+INSERT_MANY = """
+INSERT INTO {table} ({columns}) SELECT {values}
+FROM ROWS FROM (JSON_TO_RECORDSET(%(rows)s::json) AS ({types})) WITH ORDINALITY AS given ({names}, place)
+ORDER BY place
+"""
 
 #: The types of the history columns that are not text. Each value is cast, since one name stands in several places and
 #: a driver that binds on the server would be told different types for it.
@@ -180,6 +187,24 @@ def many_statement(column: Column, pk_type: str, from_null: bool, is_telling: bo
     values = ", ".join(PER_OBJECT.get(name, bound(name)) for name in HISTORY_COLUMNS)
     returning = RETURNING if is_telling else ""
     return MOVE_MANY.format(**names_of(column, from_null), values=values, pk_type=pk_type, returning=returning)
+
+
+@lru_cache(maxsize=1024)
+def rows_statement(model: type[models.Model], shape: tuple[tuple[str, str], ...], types: tuple[str, ...]) -> str:
+    """
+    Compose the statement for many rows of a model: what all of them say, behind it the types of what differs.
+    """
+    columns = {name: entry.column for name, entry in fields_by_attribute(model).items()}
+    differing = [quoted(f"value{index}") for index in range(len(types))]
+    alike = [placed(kind, f"all_{name}") for name, kind in shape if kind != DIFFERS]
+    names = [name for name, kind in shape if kind != DIFFERS] + [name for name, kind in shape if kind == DIFFERS]
+    return INSERT_MANY.format(
+        table=quoted(model._meta.db_table),
+        columns=", ".join(quoted(columns[name]) for name in names),
+        values=", ".join(alike + [f"given.{name}" for name in differing]),
+        types=", ".join(f"{name} {kind}" for name, kind in zip(differing, types, strict=True)),
+        names=", ".join(differing),
+    )
 
 
 def bound(name: str, text: str | None = None) -> str:

@@ -19,6 +19,7 @@ from django_logic.rows import OBJECT_KEY, TRANSITION_ID, Row, settled
 from django_logic.spelling import prepared
 from django_logic.statements import many_statement
 from django_logic.writer.rows import expectation, table, time_values
+from django_logic.writer.sets import insert_set
 
 __all__ = ["apply_many", "insert_for_many"]
 
@@ -53,9 +54,8 @@ def insert_for_many(row: Row, pks: Sequence[Any], alias: str) -> int:
     Transaction: the caller's.
     """
     members = [Member(pk, str(pk), uuid4(), 0) for pk in pks]
-    table(row.model, alias).bulk_create(
-        [row.model(**{name: value_for(one, value) for name, value in row.values.items()}) for one in members]
-    )
+    rows = [{name: value_for(one, value) for name, value in row.values.items()} for one in members]
+    insert_set(row.model, rows, alias)
     return len(members)
 
 
@@ -72,14 +72,14 @@ def contribute_many(move: Move, members: Iterable[Member]) -> None:
     """
     Insert what is contributed to each of many moves, one statement for each kind of row.
     """
-    waiting: dict[type[models.Model], list[models.Model]] = {}
+    waiting: dict[type[models.Model], list[dict[str, Any]]] = {}
     for member in members:
         single = replace(move, pk=member.pk, key=member.key, transition_id=member.transition_id)
         for row in (*move.rows, *contributed(single)):
             values = {name: value_for(member, value) for name, value in row.values.items()}
-            waiting.setdefault(row.model, []).append(row.model(**values))
+            waiting.setdefault(row.model, []).append(values)
     for model, rows in waiting.items():
-        table(model, move.alias).bulk_create(rows)
+        insert_set(model, rows, move.alias)
 
 
 def value_for(member: Member, value: Any) -> Any:
