@@ -20,7 +20,6 @@ COSTS = (
     ("one side effect", "effect", "client"),
     ("one side effect, prepared", "effect", "server"),
     ("bulk move", "bulk", "client"),
-    ("bulk move, prepared", "bulk", "server"),
 )
 
 
