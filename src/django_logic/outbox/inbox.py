@@ -4,18 +4,22 @@ Taking each message once: a consumer's work and the note that it was done are on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
+from hashlib import sha256
 from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DEFAULT_DB_ALIAS, IntegrityError, transaction
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connections, transaction
 
 __all__ = ["inbox"]
 
 Consumer = Callable[..., Any]
 
+#: Ids that MySQL's usual collations take for no other: those do not tell capitals, accents and blanks at the end.
+LIKE_NO_OTHER = re.compile(r"[0-9a-z:_./-]+")
 #: What the columns of a consumer and an id hold.
 LONGEST_ID = 255
 
@@ -83,6 +87,8 @@ def is_first(consumer: str, key: str, alias: str) -> bool:
     Transaction: the caller's. Another one that is noting the same message is waited for.
     """
     entry = apps.get_model("django_logic_outbox", "InboxEntry")
+    if connections[alias].vendor == "mysql" and not LIKE_NO_OTHER.fullmatch(key):
+        key = f"sha256:{sha256(key.encode()).hexdigest()}"
     try:
         with transaction.atomic(using=alias):
             entry(consumer=consumer, message_id=key).save(using=alias, force_insert=True)

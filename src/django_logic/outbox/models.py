@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_logic.clock import FromNow
+from django_logic.extension import written
 from django_logic.outbox import destinations, options
 from django_logic.outbox.indexes import OpenRows
 from django_logic.outbox.payloads import checked
@@ -50,19 +51,26 @@ class MessageQuerySet(models.QuerySet["OutboxMessage"]):
     Add messages together with their deliveries, and change none.
     """
 
-    def bulk_create(self, objs: Iterable[OutboxMessage], *arguments: Any, **options: Any) -> list[OutboxMessage]:
+    def bulk_create(
+        self, objs: Iterable[OutboxMessage], batch_size: int | None = None, *arguments: Any, **conflicts: Any
+    ) -> list[OutboxMessage]:
         """
         Insert messages with their deliveries.
+
+        Raises: TypeError for options that would change stored ones, PayloadRefused for a payload that can't be stored.
         """
+        if any(arguments) or any(conflicts.values()):
+            raise TypeError(FROZEN)
         messages = list(objs)
         for message in messages:
             checked(message.topic, message.payload)
         alias = self.select_for_update().db  # the alias that writes of this queryset go to
         with transaction.atomic(using=alias):
-            made = super().bulk_create(messages, *arguments, **options)
+            made = super().bulk_create(messages, batch_size)
             OutboxDelivery.objects.using(alias).bulk_create(
                 [one for message in messages for one in message.new_deliveries()]
             )
+            written(alias)
         return made
 
     def update(self, **values: Any) -> int:
@@ -117,13 +125,14 @@ class OutboxMessage(models.Model):
 
         Raises: TypeError for one that is stored already, PayloadRefused for a payload that can't be.
         """
-        if not self._state.adding:
+        if not self._state.adding or keywords.get("force_update") or keywords.get("update_fields") or arguments:
             raise TypeError(FROZEN)
         checked(self.topic, self.payload)
         alias = keywords.get("using") or router.db_for_write(type(self), instance=self)
         with transaction.atomic(using=alias):
-            super().save(*arguments, **keywords)
+            super().save(using=alias, force_insert=True)
             OutboxDelivery.objects.using(alias).bulk_create(self.new_deliveries())
+            written(alias)
 
     def new_deliveries(self) -> list[OutboxDelivery]:
         """

@@ -10,6 +10,7 @@ from typing import Any
 
 from django_logic import conf
 from django_logic.backoff import Backoff
+from django_logic.clock import LONGEST_WAIT
 
 __all__ = [
     "BLOCK",
@@ -79,21 +80,41 @@ def policies_rule(value: Any) -> str | None:
     return None
 
 
+def seconds(least: float) -> conf.Rule:
+    """
+    Make a rule that accepts seconds every clock can add.
+    """
+    in_range = conf.number(least=least)
+
+    def rule(value: Any) -> str | None:
+        return in_range(value) or (f"expected at most {LONGEST_WAIT:g}" if value > LONGEST_WAIT else None)
+
+    return rule
+
+
+def days(value: Any) -> str | None:
+    """
+    Accept as many days as `seconds`.
+    """
+    complaint = conf.number(least=0)(value)
+    return complaint or ("expected at most a hundred years" if value * 86_400 > LONGEST_WAIT else None)
+
+
 def register() -> None:
     """
     Add these keys to the dict of settings, with their rules.
     """
-    count, seconds = conf.number(least=1, whole=True), conf.number(least=0)
+    count = conf.number(least=1, whole=True)
     rules: dict[str, conf.Rule] = {
         "OUTBOX_RELAY": conf.one_of(OWN, NONE),
         "OUTBOX_PUBLISHERS": publishers_rule,
         "OUTBOX_ON_DEAD": policies_rule,
         "OUTBOX_MAX_ATTEMPTS": count,
         "OUTBOX_MAX_PAYLOAD_BYTES": count,
-        "OUTBOX_RETRY_SECONDS": seconds,
-        "OUTBOX_RETRY_LIMIT_SECONDS": seconds,
-        "OUTBOX_LEASE_SECONDS": conf.number(least=1),
-        "OUTBOX_KEEP_DAYS": seconds,
+        "OUTBOX_RETRY_SECONDS": seconds(0),
+        "OUTBOX_RETRY_LIMIT_SECONDS": seconds(0),
+        "OUTBOX_LEASE_SECONDS": seconds(1),
+        "OUTBOX_KEEP_DAYS": days,
     }
     conf.register_settings(DEFAULTS, rules)
 
