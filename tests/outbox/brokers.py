@@ -63,6 +63,11 @@ class Broker(Protocol):
         Say how a relay gets there, as the settings do.
         """
 
+    def start(self) -> None:
+        """
+        Start the server again, and what reads there.
+        """
+
     def count(self) -> int:
         """
         Count the messages that are there.
@@ -84,8 +89,24 @@ class RabbitQueue:
         self.exchange = f"events-{uuid4().hex}"
         exchange = kombu.Exchange(self.exchange, "topic", durable=True)
         self.queue = kombu.Queue(f"{self.exchange}-all", exchange, routing_key="#", durable=True)
-        with kombu.Connection(server.url) as connection:
-            self.queue(connection.channel()).declare()
+        self.bind("#")
+
+    def bind(self, key: str) -> None:
+        """
+        Declare the queue, and bind it by a key.
+        """
+        with kombu.Connection(self.server.url) as connection:
+            queue = self.queue(connection.channel())
+            queue.declare()
+            queue.bind_to(self.exchange, routing_key=key)
+
+    def start(self) -> None:
+        """
+        Start the server again, and bind the queue anew: a RabbitMQ that was killed on a busy machine was seen to come
+        back without its binding, which costs events the attempts that their log tells of.
+        """
+        self.server.start()
+        self.bind("*.*")
 
     def entry(self) -> dict[str, Any]:
         """
@@ -134,6 +155,12 @@ class RedisStream:
         options = {"url": self.server.url, "stream": self.stream, "timeout": QUICK}
         return {"BACKEND": f"{MODULE}.redis_streams.RedisStreams", "OPTIONS": options}
 
+    def start(self) -> None:
+        """
+        Start the server again.
+        """
+        self.server.start()
+
     def count(self) -> int:
         """
         Count the entries of the stream.
@@ -165,6 +192,12 @@ class JetStream:
         """
         options = {"servers": self.server.url, "subject": f"{self.name}.{{topic}}", "timeout": QUICK}
         return {"BACKEND": f"{MODULE}.nats.NatsJetStream", "OPTIONS": options}
+
+    def start(self) -> None:
+        """
+        Start the server again.
+        """
+        self.server.start()
 
     def count(self) -> int:
         """

@@ -121,7 +121,7 @@ def test_broker_that_is_away_keeps_no_other_destination_waiting(
             ask(ticket, "three", "four")
         until(lambda: waiting() == {"rabbit": 10})
         running.wait_said("rabbit takes nothing")
-        rabbit_queue.server.start()
+        rabbit_queue.start()
         until(is_all_sent())
         assert running.is_running()
 
