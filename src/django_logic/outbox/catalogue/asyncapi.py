@@ -34,7 +34,7 @@ ENVELOPE: Mapping[str, Any] = {
         "subject": {**TEXT, "description": "The key of the object."},
         "time": {"type": "string", "format": "date-time", "description": "When it happened."},
         "datacontenttype": {"const": "application/json"},
-        "dataschema": {**TEXT, "format": "uri", "description": "The name of the payload's shape."},
+        "dataschema": {**TEXT, "description": "The name of the payload's shape."},
         "partitionkey": {**TEXT, "description": "The key of the object: events of one key come in order."},
         "sequence": {
             "type": "string",
@@ -56,7 +56,8 @@ def asyncapi(entries: Iterable[Entry], *, title: str, version: str) -> dict[str,
     schemas: dict[str, Any] = {CLOUD_EVENT: ENVELOPE}
     for entry in entries:
         name, numbered = identifier(entry.topic), enumerate(entry.shapes, start=1)
-        own = {identifier(f"{entry.topic} {place}" if place > 1 else entry.topic): shape for place, shape in numbered}
+        # No topic holds the character between, so no other one's message has this name.
+        own = {identifier(f"{entry.topic}\0{place}" if place > 1 else entry.topic): shape for place, shape in numbered}
         channels[name] = {
             # Braces would be read as parameters, and nothing can escape them.
             "address": None if re.search(r"[{}]", entry.topic) else entry.topic,

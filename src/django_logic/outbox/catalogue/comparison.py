@@ -68,7 +68,7 @@ def operations_of(document: Mapping[str, Any], channel: str) -> list[str]:
     operations = document.get("operations")
     found = operations.values() if isinstance(operations, Mapping) else ()
     return sorted(
-        f"{one.get('action')}: {one.get('summary')}"
+        f"{one.get('summary')}" if one.get("action") == "send" else f"{one.get('action')}: {one.get('summary')}"
         for one in found
         if isinstance(one, Mapping) and one.get("channel") == {"$ref": channel}
     )
