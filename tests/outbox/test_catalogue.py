@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 from django.db import models
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from jsonschema import Draft7Validator
 
@@ -473,6 +473,7 @@ def test_type_statements_are_followed() -> None:
     assert json_schema(space["Json"]) == {"anyOf": [{"type": "object"}, NULL]}
 
 
+@settings(deadline=None)
 @given(
     some.lists(
         some.tuples(
