@@ -21,7 +21,7 @@ ALLOWED_WRITES: dict[str, set[str]] = {
     "outbox.models": {"save", "bulk_create"},  # adds a message that is no move's, with its deliveries
     "outbox.relay.claim": {"update"},  # who has a delivery, and
     "outbox.relay.mark": {"update", "bulk_create"},  # what became of it
-    "outbox.relay.replay": {"update"},  # puts dead deliveries back
+    "outbox.relay.replaying": {"update"},  # puts dead deliveries back
     "testing.placing": {"update"},  # puts an object of a test into a state
     "testing.rows": {"save"},  # makes a row for a test
     "testing.snapshots": {"save", "save_base"},  # puts an object of production into a test

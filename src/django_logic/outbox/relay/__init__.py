@@ -12,7 +12,7 @@ Example::
 from __future__ import annotations
 
 from django_logic.outbox.relay.draining import drain
-from django_logic.outbox.relay.purge import purge
-from django_logic.outbox.relay.replay import replay
+from django_logic.outbox.relay.purging import purge
+from django_logic.outbox.relay.replaying import replay
 
 __all__ = ["drain", "purge", "replay"]

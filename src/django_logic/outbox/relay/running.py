@@ -23,7 +23,7 @@ from django_logic.databases import close_databases, own_databases
 from django_logic.listener import Listener
 from django_logic.outbox import destinations, options
 from django_logic.outbox.relay.lane import Lane
-from django_logic.outbox.relay.purge import forget_taken, keep_seconds, purge_batch
+from django_logic.outbox.relay.purging import forget_taken, keep_seconds, purge_batch
 from django_logic.wakeup import EVENTS
 
 __all__ = ["Relay", "RelayPlan", "accompany", "check"]
