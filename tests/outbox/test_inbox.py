@@ -93,6 +93,28 @@ def test_two_at_once_wait_for_each_other(only_postgres: None) -> None:
     assert Ticket.objects.count() == 1
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_note_is_kept_where_the_consumer_writes() -> None:
+    """
+    With ``using`` the note and the transaction are those of that database, and an error there undoes both.
+    """
+
+    @inbox("far", using="other")
+    def far(event: Any, note: str = "") -> str:
+        Ticket.objects.using("other").create(note=note)
+        if note == "fail":
+            raise OSError("no paper")
+        return "done"
+
+    with pytest.raises(OSError, match="no paper"):
+        far(event(), note="fail")
+    undone = Ticket.objects.using("other").count()
+    answers = [far(event()), far(event())]
+
+    assert (undone, answers) == (0, ["done", None])
+    assert (InboxEntry.objects.using("other").count(), InboxEntry.objects.count()) == (1, 0)
+
+
 def test_id_may_come_from_anywhere() -> None:
     """
     ``message_id`` reads it from the consumer's arguments, such as a request.
