@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -110,20 +110,72 @@ def test_failure_within_a_run_lets_nothing_past(only_postgres: None) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("no"), ValueError("bad"), KeyError("x")])
-def test_publisher_that_raises_fails_each_of_its_events(error: Exception, caplog: Any) -> None:
+def test_publisher_that_raises_fails_the_event_it_raises_for(error: Exception, caplog: Any) -> None:
     """
-    An exception counts as an attempt of each event of that call, and of no other.
+    An exception counts as an attempt of the event that causes it; those of the same call are published apart.
     """
-    write(*"abc")
+    pks = write(*"abc")
 
     with caplog.at_level(logging.CRITICAL, "django-logic.relay"):
         delivered = deliver("default", take(), Answering(on(("b", 2), answer=error), batch_size=2))
 
     assert delivered.outage == ""
-    assert sorted(fates()) == [("pending", 1), ("pending", 1), ("sent", 1)]
-    assert set(OutboxDelivery.objects.filter(state="pending").values_list("error", flat=True)) == {
-        f"{type(error).__name__}: {error}"
-    }
+    assert fates(*pks) == [("sent", 1), ("pending", 1), ("sent", 1)]
+    assert row(pks[1]).error == f"{type(error).__name__}: {error}"
+
+
+def test_publisher_that_raises_undeliverable_kills_one_event(caplog: Any) -> None:
+    """
+    Of a call with many events only the one it was raised for is dead.
+    """
+    pks = write(*"abcd")
+
+    with caplog.at_level(logging.CRITICAL, "django-logic.relay"):
+        deliver("default", take(), Answering(on(("c", 3), answer=Undeliverable("too large"))))
+
+    assert fates(*pks) == [("sent", 1), ("sent", 1), ("dead", 1), ("sent", 1)]
+
+
+@pytest.mark.parametrize("answer", [failed, unavailable])
+def test_error_is_kept_whatever_it_says(answer: Callable[[str], Result]) -> None:
+    """
+    NUL and lone surrogates, as in names of files, keep no mark from being written and no attempt from going back.
+    """
+    pks = write(*"ab")
+
+    deliver("default", take(), Answering(on(("b", 2), answer=answer("caf\udce9 \x00")), batch_size=1))
+
+    assert row(pks[0]).state == "sent"
+    assert (row(pks[1]).state, row(pks[1]).attempts) == ("pending", int(answer is failed))
+    assert "caf" in row(pks[1]).error
+
+
+def test_what_arrived_is_marked_whatever_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where a mark of one message can't be written, those that arrived before are not told again.
+    """
+    pks = write(*"ab")
+
+    def break_down(*_arguments: Any) -> None:
+        raise RuntimeError("the mark broke")
+
+    monkeypatch.setattr("django_logic.outbox.relay.mark.mark_failed", break_down)
+    with pytest.raises(RuntimeError, match="the mark broke"):
+        deliver("default", take(), Answering(on(("b", 2), answer=failed("no")), batch_size=1))
+
+    assert row(pks[0]).state == "sent"
+
+
+def test_wrong_answer_shows_no_payload(caplog: Any) -> None:
+    """
+    A publisher that returns its events puts their payloads into no row and no log.
+    """
+    OutboxMessage.objects.create(topic="t", key="a", payload={"card": "4111-SECRET"})
+
+    deliver("default", take(), Answering(lambda event: event))
+
+    assert "Answering has to answer with a Result" in OutboxDelivery.objects.get().error
+    assert "SECRET" not in OutboxDelivery.objects.get().error + caplog.text
 
 
 @pytest.mark.parametrize("answer", [None, 7, [], [sent()], [sent(), sent(), sent()], ["sent", "sent"], [None, None]])
@@ -328,6 +380,7 @@ def test_delivery_of_a_deleted_message_is_dead() -> None:
     assert publisher.batches == []
     assert row(pk).state == "dead"
     assert row(pk).error.startswith("[gone]")
+    assert not row(pk).is_open  # nobody waits for it
 
 
 def test_message_that_kills_its_relays_is_dead_in_the_end(settings: Any) -> None:
@@ -336,6 +389,7 @@ def test_message_that_kills_its_relays_is_dead_in_the_end(settings: Any) -> None
     """
     settings.DJANGO_LOGIC = {"OUTBOX_MAX_ATTEMPTS": 3}
     (pk,) = write("a")
+    change(pk, handled=["shop.a"])
     for _ in range(3):
         assert take()
         pass_time()
@@ -346,6 +400,7 @@ def test_message_that_kills_its_relays_is_dead_in_the_end(settings: Any) -> None
     assert publisher.batches == []
     assert fates(pk) == [("dead", 3)]
     assert row(pk).error.startswith("[lost] the relay that had it died or hung, 3 times.")
+    assert row(pk).handled == ["shop.a"]
 
 
 def test_attempts_are_counted_for_the_publisher_too() -> None:

@@ -58,9 +58,10 @@ def tell(event: Event) -> Result:
             logger.warning("%s failed for %s %s", subscriber.name, event.topic, event.id, exc_info=True)
             errors.append(f"{subscriber.name}: {told(error)}")
             is_hopeless = is_hopeless or isinstance(error, Undeliverable)
-            close_broken()
         else:
             handled.add(subscriber.name)
+        finally:
+            close_broken()
     if not errors:
         return sent()
     return (dead if is_hopeless else failed)("\n".join(errors), frozenset(handled))

@@ -30,7 +30,10 @@ logger = logging.getLogger("django-logic.relay")
 #: What of a lease may pass before it is renewed, and before nothing more is begun under it.
 RENEW_AFTER, STOP_AFTER = 0.4, 0.8
 GONE = "[gone] the message of this delivery was deleted."
-LOST = "[lost] the relay that had it died or hung, {attempts} times. Look for what kills it, then replay."
+LOST = (
+    "[lost] the relay that had it died or hung, {attempts} times. Look for what kills it, or takes longer than"
+    " OUTBOX_LEASE_SECONDS, then replay."
+)
 
 
 @dataclass(slots=True)
@@ -65,13 +68,15 @@ class Delivery:
         Publish and mark everything that can be.
         """
         size = getattr(self.publisher, "batch_size", BATCH_SIZE)
-        for batch in self.batches(size):
-            if not self.may_go_on():
-                break
-            self.publish(batch)
-            if self.result.outage:
-                break
-        self.mark_sent()
+        try:
+            for batch in self.batches(size):
+                if not self.may_go_on():
+                    break
+                self.publish(batch)
+                if self.result.outage:
+                    break
+        finally:  # whatever breaks, what has arrived is not told again
+            self.mark_sent()
         mark.release(self.alias, self.claim.token, list(self.waiting.values()), self.result.outage)
         return self.result
 
@@ -117,8 +122,20 @@ class Delivery:
             return
         with tracing.publishing(events):
             results = results_of(self.publisher, events)
+        if results is None:
+            self.publish_apart(fit)
+            return
         for item, result in zip(fit, results, strict=True):
             self.settle(item, result)
+
+    def publish_apart(self, items: Sequence[Item]) -> None:
+        """
+        Publish messages one by one, since one of them broke the call for all.
+        """
+        for item in items:
+            if self.result.outage or not self.may_go_on():
+                return
+            self.publish([item])
 
     def is_fit(self, item: Item) -> bool:
         """
@@ -128,7 +145,7 @@ class Delivery:
             self.settle(item, dead(GONE))
         elif item.attempt > options.max_attempts():
             made = item._replace(attempt=item.attempt - 1)  # this one is none
-            self.settle(made, dead(LOST.format(attempts=made.attempt)))
+            self.settle(made, dead(LOST.format(attempts=made.attempt), item.event.handled))
         else:
             return True
         return False
@@ -183,24 +200,24 @@ def deliver(
     return Delivery(alias, claim, publisher, must_stop, set() if suspects is None else suspects).run()
 
 
-def results_of(publisher: Publisher, events: Sequence[Event]) -> Sequence[Result]:
+def results_of(publisher: Publisher, events: Sequence[Event]) -> Sequence[Result] | None:
     """
-    Publish, and read an exception as the fate of all.
+    Publish, and read an exception as the fate of an event; None where it could be that of any of several.
     """
     answer: Any = None
     try:
         answer = publisher.publish(events)
     except BrokerUnavailable as error:
         return [unavailable(str(error))] * len(events)
-    except Undeliverable as error:
-        return [dead(error)] * len(events)
     except Exception as error:
         logger.exception("%s failed for %d events", type(publisher).__name__, len(events))
-        return [failed(error)] * len(events)
+        if len(events) > 1:
+            return None
+        return [dead(error) if isinstance(error, Undeliverable) else failed(error)]
     results = list(answer) if isinstance(answer, Sequence) else [answer]
     if len(results) != len(events) or not all(isinstance(result, Result) for result in results):
         wanted = f"{type(publisher).__name__} has to answer with a Result for each of {len(events)} events"
-        return [failed(f"{wanted}; found {answer!r}.")] * len(events)
+        return [failed(f"{wanted}; found {len(results)} of {type(answer).__name__}.")] * len(events)
     return results
 
 

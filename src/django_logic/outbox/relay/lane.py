@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections, reset_queries
 
@@ -64,7 +65,8 @@ class Lane:
                     logger.warning("%s: the database failed (%s); trying again", self.destination, error)
                     connections.close_all()
                     self.wait(DATABASE_PAUSE)
-            self.count()
+            with suppress(DatabaseError, InterfaceError):
+                self.count()
         finally:
             self.publisher.close()
             connections.close_all()

@@ -12,6 +12,7 @@ from django.db import connections, models, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
+from django_logic.call import storable
 from django_logic.clock import FromNow
 from django_logic.outbox import options
 from django_logic.outbox.models import DeliveryState, OutboxDelivery, OutboxTally
@@ -60,16 +61,17 @@ def mark_failed(alias: str, token: UUID, item: Item, result: Result) -> Fate | N
 
     A dead one keeps its key closed, unless its topic lets later messages pass.
     """
-    topic = "" if item.event is None else item.event.topic
     is_dead = result.fate is Fate.DEAD or item.attempt >= options.max_attempts()
     values: dict[str, Any] = {
         "attempts": item.attempt,
-        "error": result.error.replace("\x00", "\ufffd")[:LONGEST_ERROR],
+        "error": kept(result.error),
         "handled": sorted(result.handled),
         "lease_token": None,
     }
     if is_dead:
-        values |= {"state": DeliveryState.DEAD, "is_open": not options.skips(topic)}
+        # Who waits for a message that is gone waits for nothing.
+        is_open = item.event is not None and not options.skips(item.event.topic)
+        values |= {"state": DeliveryState.DEAD, "is_open": is_open}
     else:
         values |= {
             "state": DeliveryState.PENDING,
@@ -96,10 +98,17 @@ def release(alias: str, token: UUID, items: Iterable[Item], error: str = "") -> 
         if pks:
             values: dict[str, Any] = {"attempts": F("attempts") - 1} if is_counted else {}
             if error:
-                values["error"] = error[:LONGEST_ERROR]
+                values["error"] = kept(error)
             held(alias, token, pks).update(
                 state=DeliveryState.PENDING, lease_token=None, next_attempt_at=FromNow(), **values
             )
+
+
+def kept(error: str) -> str:
+    """
+    Return an error as every database stores it.
+    """
+    return storable(error)[:LONGEST_ERROR]
 
 
 def renew(alias: str, token: UUID, items: Sequence[Item]) -> bool:
