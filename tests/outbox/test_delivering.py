@@ -15,7 +15,7 @@ from django.db import connection
 from django_logic.outbox.event import Event
 from django_logic.outbox.exceptions import BrokerUnavailable, Undeliverable
 from django_logic.outbox.models import OutboxDelivery, OutboxMessage
-from django_logic.outbox.publishers import Fate, Result, dead, failed, sent, unavailable
+from django_logic.outbox.publishers import Fate, Result, dead, failed, put_off, sent, unavailable
 from django_logic.outbox.relay.claim import Claim, claim
 from django_logic.outbox.relay.delivering import deliver
 from django_logic.outbox.relay.draining import drain
@@ -240,15 +240,17 @@ def test_outage_of_one_event_spares_what_arrived_beside_it() -> None:
     assert fates() == [("sent", 1), ("pending", 0), ("sent", 1)]
 
 
-def test_outage_keeps_who_took_the_event() -> None:
+def test_event_that_is_put_off_keeps_who_took_it() -> None:
     """
-    Subscribers that took an event before the outage do not get it again.
+    Subscribers that took an event which was put off do not get it again, and nothing counts as an attempt.
     """
     (pk,) = write("a")
 
-    deliver("default", take(), Answering(lambda event: unavailable("away", frozenset({"x.one"}))))
+    deliver("default", take(), Answering(lambda event: put_off("away", frozenset({"x.one"}))))
 
     assert row(pk).handled == ["x.one"]
+    assert not take()
+    pass_time()
     ((item,),) = take().runs.values()
     assert item.event is not None
     assert (item.event.handled, item.event.attempt) == (frozenset({"x.one"}), 1)

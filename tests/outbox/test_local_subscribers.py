@@ -167,7 +167,7 @@ def test_hopeless_event_is_dead_after_all_were_told(heard: Heard) -> None:
 
 def test_subscriber_that_finds_a_broker_away_costs_no_attempt(heard: Heard) -> None:
     """
-    BrokerUnavailable puts the event back as if never tried; who was told before is not told again.
+    BrokerUnavailable puts the event back as if never tried; all others are told, and are not told again.
     """
     for name in "abc":
         heard.subscriber(name)
@@ -177,8 +177,56 @@ def test_subscriber_that_finds_a_broker_away_costs_no_attempt(heard: Heard) -> N
     assert relay.drain("default") == 0
     assert (fates(), row(pk).error) == ([("pending", 0)], f"{named('b')}: away")
     heard.failing.clear()
+    assert relay.drain("default") == 0  # not at once
+    pass_time()
     assert relay.drain("default") == 1
-    assert [name for name, _number in heard] == ["a", "b", "b", "c"]
+    assert [name for name, _number in heard] == ["a", "b", "c", "b"]
+
+
+def test_subscriber_that_finds_a_broker_away_holds_up_its_own_keys_only(heard: Heard) -> None:
+    """
+    What one function depends on pauses neither the destination nor other objects; behind it nothing overtakes.
+    """
+
+    def hear(event: Event) -> None:
+        heard.append((event.key, event.payload["number"]))
+        if event.key == "a":
+            raise BrokerUnavailable("away")
+
+    heard.made.append(subscribe("parcel.*")(hear))
+    write("a", "a", *"bcdefgh")
+
+    assert relay.drain("default") == 7
+    assert [key for key, _number in heard] == list("abcdefgh")
+    assert fates()[:2] == [("pending", 0), ("pending", 0)]
+
+
+def test_failure_counts_beside_a_broker_that_is_away(heard: Heard) -> None:
+    """
+    An event that one subscriber could not take and another one failed for has spent an attempt.
+    """
+    for name in "ab":
+        heard.subscriber(name)
+    heard.failing = {"a": BrokerUnavailable("away"), "b": ValueError("no ink")}
+    (pk,) = write("k")
+
+    relay.drain("default")
+
+    assert fates() == [("pending", 1)]
+    assert row(pk).error == f"{named('a')}: away\n{named('b')}: ValueError: no ink"
+
+
+def test_pause_of_an_event_that_was_put_off_is_never_nothing(heard: Heard, settings: Any) -> None:
+    """
+    Without pauses between attempts a drain still ends.
+    """
+    settings.DJANGO_LOGIC = {"OUTBOX_RETRY_SECONDS": 0}
+    heard.subscriber("a")
+    heard.failing = {"a": BrokerUnavailable("away")}
+    write("k")
+
+    assert relay.drain("default") == 0
+    assert heard == [("a", 1)]
 
 
 def test_work_of_a_subscriber_is_its_own(heard: Heard) -> None:
@@ -286,6 +334,25 @@ def test_subscriber_that_leaves_autocommit_off_loses_its_work_only(heard: Heard)
     assert connection.get_autocommit() is True
     connection.close()
     assert fates() == [("pending", 1)]
+    assert Product.objects.count() == 0
+
+
+def test_subscriber_that_leaves_autocommit_off_and_returns_keeps_its_mark(heard: Heard) -> None:
+    """
+    What it did not commit is gone, and it is not told again for that.
+    """
+
+    def half(event: Event) -> None:
+        connection.set_autocommit(False)
+        Product.objects.create(name="half")
+
+    heard.made.append(subscribe("parcel.*")(half))
+    write("k")
+
+    assert relay.drain("default") == 1
+
+    connection.close()
+    assert fates() == [("sent", 1)]
     assert Product.objects.count() == 0
 
 

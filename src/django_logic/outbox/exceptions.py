@@ -23,5 +23,7 @@ class Undeliverable(DjangoLogicException):
 
 class BrokerUnavailable(DjangoLogicException):
     """
-    Say, from a publisher, that nothing can be delivered for now. It costs no message an attempt.
+    Say, from a publisher, that nothing can be delivered for now; from a subscriber, that what it depends on is away.
+
+    Neither costs an attempt. The first pauses the destination, the second puts off this one event.
     """

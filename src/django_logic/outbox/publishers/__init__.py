@@ -13,7 +13,7 @@ from typing import Protocol
 
 from django_logic.outbox.event import Event
 
-__all__ = ["BATCH_SIZE", "Fate", "Publisher", "Result", "dead", "failed", "sent", "told", "unavailable"]
+__all__ = ["BATCH_SIZE", "Fate", "Publisher", "Result", "dead", "failed", "put_off", "sent", "told", "unavailable"]
 
 #: How many events a call of `Publisher.publish` gets at most, where a publisher's ``batch_size`` does not say.
 BATCH_SIZE = 100
@@ -30,6 +30,8 @@ class Fate(StrEnum):
     FAILED = "failed"
     #: It has not and never will as it is.
     DEAD = "dead"
+    #: It can't be taken for now, for reasons of its own; that is no attempt.
+    PUT_OFF = "put_off"
     #: Nothing arrives for now, whatever is sent.
     UNAVAILABLE = "unavailable"
 
@@ -87,11 +89,18 @@ def dead(error: BaseException | str, handled: frozenset[str] = frozenset()) -> R
     return Result(fate=Fate.DEAD, error=told(error), handled=handled)
 
 
-def unavailable(error: BaseException | str, handled: frozenset[str] = frozenset()) -> Result:
+def put_off(error: BaseException | str, handled: frozenset[str] = frozenset()) -> Result:
+    """
+    Say that an event should come again later, and others should not wait for that.
+    """
+    return Result(fate=Fate.PUT_OFF, error=told(error), handled=handled)
+
+
+def unavailable(error: BaseException | str) -> Result:
     """
     Say that the destination takes nothing for now.
     """
-    return Result(fate=Fate.UNAVAILABLE, error=told(error), handled=handled)
+    return Result(fate=Fate.UNAVAILABLE, error=told(error))
 
 
 def told(error: BaseException | str) -> str:

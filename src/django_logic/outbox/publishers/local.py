@@ -13,7 +13,7 @@ from django.db import connections, transaction
 from django_logic.hooks import refuse_unrun
 from django_logic.outbox.event import Event
 from django_logic.outbox.exceptions import BrokerUnavailable, Undeliverable
-from django_logic.outbox.publishers import Result, dead, failed, sent, told, unavailable
+from django_logic.outbox.publishers import Fate, Result, sent, told
 from django_logic.outbox.subscribers import subscribers_of
 
 __all__ = ["Subscribers"]
@@ -44,8 +44,10 @@ class Subscribers:
 def tell(event: Event) -> Result:
     """
     Call the subscribers of one event that have not taken it yet; one that fails keeps no other from it.
+
+    What a subscriber depends on is no concern of the others, so where that is away this event alone comes again later.
     """
-    handled, errors, is_hopeless = set(event.handled), [], False
+    handled, errors, fates = set(event.handled), [], {Fate.SENT}
     for subscriber in subscribers_of(event.topic):
         if subscriber.name in handled:
             continue
@@ -53,18 +55,18 @@ def tell(event: Event) -> Result:
             with savepoints():
                 refuse_unrun(subscriber.function, subscriber.function(event))
         except BrokerUnavailable as error:
-            return unavailable(f"{subscriber.name}: {error}", frozenset(handled))
+            errors.append(f"{subscriber.name}: {error}")
+            fates.add(Fate.PUT_OFF)
         except Exception as error:
             logger.warning("%s failed for %s %s", subscriber.name, event.topic, event.id, exc_info=True)
             errors.append(f"{subscriber.name}: {told(error)}")
-            is_hopeless = is_hopeless or isinstance(error, Undeliverable)
+            fates.add(Fate.DEAD if isinstance(error, Undeliverable) else Fate.FAILED)
         else:
             handled.add(subscriber.name)
         finally:
             close_broken()
-    if not errors:
-        return sent()
-    return (dead if is_hopeless else failed)("\n".join(errors), frozenset(handled))
+    worst = next(fate for fate in (Fate.DEAD, Fate.FAILED, Fate.PUT_OFF, Fate.SENT) if fate in fates)
+    return Result(fate=worst, error="\n".join(errors), handled=frozenset(handled)) if errors else sent()
 
 
 @contextmanager

@@ -159,8 +159,6 @@ class Delivery:
             if not self.result.outage:  # what comes behind the first one may not have been tried
                 self.suspects.add(item.place)
             self.result.outage = result.error or "the destination takes nothing"
-            if result.handled:
-                mark.note_handled(self.alias, self.claim.token, item, result)
             return
         del self.waiting[item.pk]
         if result.fate is Fate.SENT:
@@ -169,6 +167,10 @@ class Delivery:
             self.result.fates[Fate.SENT] += 1
             return
         self.closed.add(item.place)
+        if result.fate is Fate.PUT_OFF:
+            mark.put_off(self.alias, self.claim.token, item, result)
+            self.result.fates[Fate.PUT_OFF] += 1
+            return
         fate = mark.mark_failed(self.alias, self.claim.token, item, result)
         if fate is not None:
             self.result.fates[fate] += 1

@@ -19,7 +19,7 @@ from django_logic.outbox.models import DeliveryState, OutboxDelivery, OutboxTall
 from django_logic.outbox.publishers import Fate, Result
 from django_logic.outbox.relay.claim import QUIET, Item, composed
 
-__all__ = ["count", "mark_failed", "mark_sent", "note_handled", "release", "renew"]
+__all__ = ["count", "mark_failed", "mark_sent", "put_off", "release", "renew"]
 
 #: Losing this commit in a crash of the server sends some messages again, so it does not wait for the disk.
 SENT = """
@@ -29,6 +29,8 @@ FROM (SELECT 1) AS once{quiet}
 WHERE delivery.id = ANY(%(pks)s) AND delivery.lease_token = %(token)s
 """
 
+#: How long an event that was put off waits at least; seconds.
+SHORTEST_PAUSE = 1.0
 #: Longest text of an error that is kept.
 LONGEST_ERROR = 10_000
 
@@ -82,11 +84,19 @@ def mark_failed(alias: str, token: UUID, item: Item, result: Result) -> Fate | N
     return Fate.DEAD if is_dead else Fate.FAILED
 
 
-def note_handled(alias: str, token: UUID, item: Item, result: Result) -> None:
+def put_off(alias: str, token: UUID, item: Item, result: Result) -> None:
     """
-    Note which subscribers have taken an event that goes back without an attempt.
+    Give a delivery back, as if it had never been tried, for after a pause of its own.
     """
-    held(alias, token, [item.pk]).update(handled=sorted(result.handled))
+    held(alias, token, [item.pk]).update(
+        state=DeliveryState.PENDING,
+        attempts=item.attempt - 1,
+        error=kept(result.error),
+        handled=sorted(result.handled),
+        lease_token=None,
+        # Never at once: nothing counts how often.
+        next_attempt_at=FromNow(max(SHORTEST_PAUSE, options.backoff().pause(1))),
+    )
 
 
 def release(alias: str, token: UUID, items: Iterable[Item], error: str = "") -> None:
