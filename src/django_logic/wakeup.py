@@ -7,12 +7,13 @@ It is sent after the commit: inside a transaction PostgreSQL makes all who notif
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import Error, connections, transaction
 
-__all__ = ["EVENTS", "WORK", "Channel", "notify", "notify_after_commit", "once_after_commit", "send"]
+__all__ = ["EVENTS", "WORK", "Channel", "notify", "notify_after_commit", "once_after_commit", "send", "wakeup_pipe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +95,13 @@ def send(channel: Channel, alias: str, text: str) -> None:
     statement = NOTIFY if connections[alias].in_atomic_block else NOTIFY_QUIETLY
     with connections[alias].cursor() as cursor:
         cursor.execute(statement, [channel.name, text])
+
+
+def wakeup_pipe() -> tuple[int, int]:
+    """
+    Make a pipe for wake-ups; neither end ever blocks.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    return reader, writer

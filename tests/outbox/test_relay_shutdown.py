@@ -4,12 +4,18 @@ Prove how a relay stops, and what it holds of the database while a subscriber wo
 
 from __future__ import annotations
 
+import os
+import select
 import signal
+import threading
 import time
 
 import pytest
+from django.db import connection, transaction
 
-from django_logic.outbox.models import DeliveryState, OutboxDelivery
+from django_logic.outbox.models import DeliveryState, InboxEntry, OutboxDelivery
+from django_logic.outbox.relay.running import Relay as Running
+from django_logic.outbox.relay.running import RelayPlan
 from tests.app.models import Ticket
 from tests.outbox.relays import OFTEN, ask, deliveries, is_all_sent, relay, run_relay, tickets
 from tests.outbox.seen import sequences
@@ -26,6 +32,7 @@ LOCKS = """
 SELECT held.relation::regclass::text, held.mode FROM pg_locks held JOIN pg_stat_activity session USING (pid)
 WHERE session.application_name = %s AND held.locktype <> 'virtualxid'
 """
+WAITING = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
 
 
 def fates(ticket: Ticket) -> list[tuple[str, int]]:
@@ -155,3 +162,32 @@ def test_hung_subscriber_is_left_after_the_grace_and_its_event_delivered_by_anot
     assert status == 128 + signal.SIGTERM
     assert sequences(ticket.pk) == [1, 1, 2]
     assert [row.state for row in deliveries(ticket)] == [DeliveryState.SENT] * 2
+
+
+def test_other_signals_are_taken_off_the_pipe() -> None:
+    """
+    A signal that the project handles wakes the relay once, and does not keep it busy for ever.
+    """
+    running = Running(RelayPlan(destinations=()))
+    running.threads[running.upkeep] = threading.current_thread()  # no other is started
+    os.write(running.writer, b"x")
+
+    running.turn()
+
+    assert select.select([running.reader], [], [], 0)[0] == []
+    running.listener.close()
+
+
+def test_stop_does_not_wait_for_upkeep() -> None:
+    """
+    While upkeep waits for somebody's lock a relay ends at once when it is told to.
+    """
+    often = {"django_logic.outbox.relay.running.PURGE_EVERY": 0.01}
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"LOCK TABLE {InboxEntry._meta.db_table} IN ACCESS EXCLUSIVE MODE")
+        with relay(*OFTEN, constants=often) as running:
+            until(lambda: sql(WAITING, running.name))
+            running.term()
+
+            assert running.wait(10) == 0

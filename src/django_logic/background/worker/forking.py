@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from django_logic.databases import close_databases, own_databases
 
-__all__ = ["fork", "leave", "wakeup_pipe"]
+__all__ = ["fork", "leave"]
 
 logger = logging.getLogger("django-logic.worker")
 
@@ -102,13 +102,3 @@ def leave(status: int) -> NoReturn:
     with contextlib.suppress(Exception):
         close_databases()
     os._exit(status)
-
-
-def wakeup_pipe() -> tuple[int, int]:
-    """
-    Make a pipe for wake-ups; neither end ever blocks.
-    """
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, False)
-    return reader, writer

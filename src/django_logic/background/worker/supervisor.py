@@ -23,10 +23,11 @@ from django_logic.background.worker.board import Board
 from django_logic.background.worker.child import Child
 from django_logic.background.worker.children import Children, describe, kill
 from django_logic.background.worker.companions import Companions
-from django_logic.background.worker.forking import fork, wakeup_pipe
+from django_logic.background.worker.forking import fork
 from django_logic.background.worker.office import HIRE_PAUSE, Office
 from django_logic.background.worker.plan import WorkerPlan
 from django_logic.databases import close_databases
+from django_logic.wakeup import wakeup_pipe
 
 __all__ = ["Supervisor"]
 

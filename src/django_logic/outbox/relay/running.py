@@ -24,7 +24,7 @@ from django_logic.listener import Listener
 from django_logic.outbox import destinations, options
 from django_logic.outbox.relay.lane import Lane
 from django_logic.outbox.relay.purging import forget_taken, keep_seconds, purge_batch
-from django_logic.wakeup import EVENTS
+from django_logic.wakeup import EVENTS, wakeup_pipe
 
 __all__ = ["Relay", "RelayPlan", "accompany", "check"]
 
@@ -57,6 +57,39 @@ class RelayPlan:
         return self.name or f"{socket.gethostname()}:{os.getpid()}"
 
 
+class Upkeep:
+    """
+    Delete what is old, in a thread of its own: it waits for locks, and signals must not wait with it.
+    """
+
+    destination = "upkeep"
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    def run(self) -> None:
+        """
+        Live the life of the thread, which ends with the process.
+        """
+        pause = PURGE_EVERY
+        while True:
+            time.sleep(pause)
+            pause = TICK if self.delete() else PURGE_EVERY
+
+    def delete(self) -> bool:
+        """
+        Delete a batch; return whether there was one, which calls for the next at once.
+        """
+        try:
+            age = keep_seconds()
+            return bool(purge_batch(self.alias, age) or forget_taken(self.alias, age))
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("Old events could not be deleted now: %s", error)
+            return False
+        finally:
+            connections.close_all()
+
+
 class Relay:
     """
     Run until a signal ends it.
@@ -65,15 +98,14 @@ class Relay:
     def __init__(self, plan: RelayPlan) -> None:
         self.plan = plan
         self.signals: list[int] = []
-        self.reader, self.writer = os.pipe()
-        os.set_blocking(self.writer, False)
+        self.reader, self.writer = wakeup_pipe()
         self.listener = Listener(EVENTS, plan.listen_alias or plan.alias, plan.alias, plan.label)
         self.lanes = [
             Lane(plan.alias, name, plan.label, plan.poll, must_stop=lambda: bool(self.signals))
             for name in plan.destinations
         ]
-        self.threads: dict[str, threading.Thread] = {}
-        self.purge_at = time.monotonic() + PURGE_EVERY
+        self.upkeep = Upkeep(plan.alias)
+        self.threads: dict[Lane | Upkeep, threading.Thread] = {}
 
     def run(self) -> int:
         """
@@ -101,29 +133,31 @@ class Relay:
 
     def turn(self) -> None:
         """
-        Look after threads, words and upkeep once.
+        Look after threads, signals and words once.
         """
         self.staff()
         if self.listener.attend():
             self.tell()
-        self.keep_up()
         heard = self.listener.fileno()
         sources = [self.reader] + ([heard] if heard is not None else [])
         ready, _, _ = select.select(sources, [], [], TICK)
+        if self.reader in ready:  # any signal the process handles writes there, others' too
+            os.read(self.reader, 512)
         if heard is not None and heard in ready and self.listener.heard():
             self.tell()
 
     def staff(self) -> None:
         """
-        Start a thread for each destination that has none; one that broke is replaced.
+        Start a thread for each destination and for upkeep, where there is none; one that broke is replaced.
         """
-        for lane in self.lanes:
-            thread = self.threads.get(lane.destination)
+        members: list[Lane | Upkeep] = [*self.lanes, self.upkeep]
+        for member in members:
+            thread = self.threads.get(member)
             if thread is None or not thread.is_alive():
                 if thread is not None:
-                    logger.error("The thread of %s broke and is replaced", lane.destination)
-                thread = threading.Thread(target=lane.run, name=f"relay-{lane.destination}", daemon=True)
-                self.threads[lane.destination] = thread
+                    logger.error("The thread of %s broke and is replaced", member.destination)
+                thread = threading.Thread(target=member.run, name=f"relay-{member.destination}", daemon=True)
+                self.threads[member] = thread
                 thread.start()
 
     def tell(self) -> None:
@@ -133,21 +167,6 @@ class Relay:
         for lane in self.lanes:
             lane.news.set()
 
-    def keep_up(self) -> None:
-        """
-        Delete a batch of what is old; a full one calls for the next at once.
-        """
-        if time.monotonic() < self.purge_at:
-            return
-        self.purge_at = time.monotonic() + PURGE_EVERY
-        try:
-            age = keep_seconds()
-            if purge_batch(self.plan.alias, age) or forget_taken(self.plan.alias, age):
-                self.purge_at = time.monotonic() + TICK
-        except (DatabaseError, InterfaceError) as error:
-            logger.warning("Old events could not be deleted now: %s", error)
-            connections.close_all()
-
     def stop(self) -> int:
         """
         Let each thread finish what it publishes; the rest goes back. A second signal ends it at once.
@@ -155,13 +174,15 @@ class Relay:
         logger.info("Stopping: what is being published is finished, within %.0f s", self.plan.grace)
         deadline = time.monotonic() + self.plan.grace
         self.tell()
-        while any(thread.is_alive() for thread in self.threads.values()):
+        # Upkeep may wait for a lock of somebody else's, and nothing is lost with it.
+        threads = {lane.destination: self.threads[lane] for lane in self.lanes if lane in self.threads}
+        while any(thread.is_alive() for thread in threads.values()):
             left = deadline - time.monotonic()
             if left <= 0 or len(self.signals) > 1:
-                stuck = [name for name, thread in self.threads.items() if thread.is_alive()]
+                stuck = [name for name, thread in threads.items() if thread.is_alive()]
                 logger.error("%s did not finish; others deliver it when its lease is over", ", ".join(stuck))
                 return 128 + self.signals[0]
-            for thread in self.threads.values():
+            for thread in threads.values():
                 thread.join(min(left, 0.05))
         return 0
 
