@@ -94,7 +94,7 @@ class Listener:
             with contextlib.suppress(Exception):
                 wrapper.close()
             return False
-        self._wrapper, self._pause = wrapper, FIRST_PAUSE
+        self._wrapper = wrapper
         self._prove_at, self._probed_at = 0.0, None
         return True
 
@@ -111,6 +111,7 @@ class Listener:
             return set()
         if self.probe in words:
             self._probed_at = None
+            self._pause = FIRST_PAUSE  # a connection that is lost at once each time is no reason to hurry
             self.is_listening = True
         return {word for word in words if not word.startswith(PROBE)}
 

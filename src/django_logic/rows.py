@@ -23,6 +23,12 @@ class PendingSequence:
     def __repr__(self) -> str:
         return "SEQUENCE"
 
+    def __str__(self) -> str:
+        raise TypeError(
+            "The sequence of a move is known only as the move is written, so it can't be a part of a text. Let it be a"
+            " value of its own, at the top of the payload."
+        )
+
 
 #: Put this where a contributed row needs the move's sequence, which is known only as it is written; also as a value of
 #: a mapping that a JSON column takes.

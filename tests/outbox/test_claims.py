@@ -5,6 +5,7 @@ Test who gets what: a claim takes the head of a key and what follows it, for as 
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -367,3 +368,14 @@ def test_unknown_token_renews_nothing() -> None:
     assert mark.renew("default", claimed.token, items) is True
     change(items[0].pk, lease_token=uuid4())
     assert mark.renew("default", claimed.token, items) is False
+
+
+def test_lease_is_timed_from_before_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A process that is frozen while it claims must not think its lease to be fresh when it wakes up.
+    """
+    write("a")
+    clock = iter([100.0, 700.0, 700.0])
+    monkeypatch.setattr("django_logic.outbox.relay.claim.time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+    assert claim("default", SUBSCRIBERS).leased_at == 100.0

@@ -133,3 +133,25 @@ def test_key_is_no_longer_suspect_once_its_event_has_arrived(lane: Lane) -> None
         lane.turn()
 
     assert order == [str(first.pk), str(first.pk), str(second.pk)]
+
+
+def test_suspects_are_forgotten_when_nothing_is_due(lane: Lane) -> None:
+    """
+    Keys that another relay has delivered meanwhile are not kept for ever.
+    """
+    is_away = True
+
+    def hear(event: Event) -> None:
+        if is_away:
+            raise BrokerUnavailable("nothing goes through")
+
+    lane.publisher = Broker(hear)
+    ask(Ticket.objects.create(), "one")
+    lane.turn()
+    assert len(lane.suspects) == 1
+    OutboxDelivery.objects.update(state="sent", is_open=False)
+
+    for _turn in range(3):
+        lane.turn()
+
+    assert lane.suspects == set()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_logic.outbox import inbox, relay, subscribe
+from django_logic.outbox import PayloadRefused, inbox, relay, subscribe
 from django_logic.outbox.models import OutboxDelivery, OutboxMessage
 from django_logic.outbox.relay import wake
 from django_logic.outbox.subscribers import forget
@@ -43,6 +43,18 @@ def test_message_as_the_lesson_writes_it_is_delivered(heard: list[str]) -> None:
     assert relay.drain("default") == 3
     assert sorted(heard) == ["a", "b", "order.placed"]
     assert len(set(OutboxDelivery.objects.values_list("key", flat=True))) == 2
+
+
+def test_key_may_be_a_number_and_topic_may_not_be_nothing() -> None:
+    """
+    Messages of one key share a place, 0 too; one that nobody could be told of is refused.
+    """
+    for _count in range(2):
+        OutboxMessage.objects.create(topic="a", key=0)
+
+    assert set(OutboxDelivery.objects.values_list("key", flat=True)) == {"0"}
+    with pytest.raises(PayloadRefused, match="without a topic"):
+        OutboxMessage.objects.create(topic="")
 
 
 @pytest.mark.parametrize(
@@ -90,6 +102,17 @@ def test_message_made_by_hand_wakes_relays(only_postgres: None, monkeypatch: pyt
         assert len(list(listener.connection.notifies(timeout=5, stop_after=1))) == 1
     finally:
         listener.close()
+
+
+def test_inbox_knows_consumers_that_differ_in_capitals_only() -> None:
+    """
+    Two consumers are two, on every database and whatever its collation.
+    """
+    taken = []
+    for name in ("Billing", "billing", "billing 2"):
+        inbox(name, message_id=lambda key: key)(lambda key, name=name: taken.append(name))("1")
+
+    assert taken == ["Billing", "billing", "billing 2"]
 
 
 def test_inbox_takes_ids_that_differ_in_capitals_only() -> None:

@@ -49,6 +49,22 @@ class TestCheck:
         assert old[1].splitlines()[-1].startswith("The oldest pending event has waited for 4")
         assert delivered[0] == 0
 
+    def test_only_the_chosen_destinations_are_judged(self) -> None:
+        """
+        What another destination waits for does not make this one late.
+        """
+        backend = {"BACKEND": "django_logic.outbox.publishers.local.Subscribers"}
+        logic = {"OUTBOX_PUBLISHERS": {"quiet": {**backend, "TOPICS": ["nothing"]}, "subscribers": backend}}
+        (ticket,) = tickets(1)
+        ask(ticket, "one")
+        OutboxDelivery.objects.update(created=FromNow(-400))
+
+        chosen = run_relay("--check", "--destinations", "quiet", logic=logic)
+        both = run_relay("--check", logic=logic)
+
+        assert chosen == (0, "quiet: 0 pending, the oldest for 0 s, 0 dead")
+        assert both[0] == 1
+
     def test_figures_are_json_where_asked_for(self) -> None:
         """
         A program reads the same figures.
@@ -152,6 +168,9 @@ class TestReplay:
         (["--grace", "nan"], {}, "--grace must be a number of seconds from 0 to 3155760000; found nan."),
         (["--check", "--older-than", "x"], {}, "--older-than takes a number of seconds; found 'x'."),
         (["--drain", "--check"], {}, "are different tasks. Choose one."),
+        (["--drain", "--topic", "a"], {}, "--topic is a part of --replay. Add that, or leave it out."),
+        (["--check", "--key", "1"], {}, "--key is a part of --replay. Add that, or leave it out."),
+        (["--json"], {}, "--json is a part of --check. Add that, or leave it out."),
         (["--database", "defualt"], {}, "--database: settings.DATABASES has no 'defualt'."),
         (["--listen-database", "direct"], {}, "--listen-database: settings.DATABASES has no 'direct'."),
         ([], {"OUTBOX_RELAY": "none"}, "somebody else delivers events. Use 'own'."),

@@ -13,6 +13,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from django_logic import Transition
+from django_logic.listener import Listener
 from django_logic.outbox.models import OutboxMessage
 from django_logic.outbox.relay import wake as waking
 from django_logic.wakeup import EVENTS
@@ -116,3 +117,17 @@ def test_word_that_can_not_be_sent_costs_no_move(ear: Ear, ticket: Ticket, caplo
     ticket.refresh_from_db()
     assert (ticket.state, OutboxMessage.objects.count(), ear.count()) == ("opened", 1, 0)
     assert "too many words" in caplog.text
+
+
+def test_listener_that_loses_each_connection_takes_its_time() -> None:
+    """
+    The first loss is made up for at once; connections that hear nothing before they are lost come less and less often.
+    """
+    listener = Listener(EVENTS, "default", "default", "a test")
+    assert listener.attend()
+    listener.lose(OSError("gone"))
+    assert listener.attend()
+    listener.lose(OSError("gone again"))
+
+    assert not listener.attend()
+    assert listener.fileno() is None

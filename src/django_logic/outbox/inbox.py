@@ -18,8 +18,8 @@ __all__ = ["inbox"]
 
 Consumer = Callable[..., Any]
 
-#: Ids that MySQL's usual collations take for no other: those do not tell capitals, accents and blanks at the end.
-LIKE_NO_OTHER = re.compile(r"[0-9a-z:_./-]+")
+#: Texts that MySQL's usual collations take for no other: those do not tell capitals, accents and blanks at the end.
+LIKE_NO_OTHER = re.compile(r"[0-9a-z:_./ -]*[0-9a-z:_./-]")
 #: What the columns of a consumer and an id hold.
 LONGEST_ID = 255
 
@@ -87,11 +87,18 @@ def is_first(consumer: str, key: str, alias: str) -> bool:
     Transaction: the caller's. Another one that is noting the same message is waited for.
     """
     entry = apps.get_model("django_logic_outbox", "InboxEntry")
-    if connections[alias].vendor == "mysql" and not LIKE_NO_OTHER.fullmatch(key):
-        key = f"sha256:{sha256(key.encode()).hexdigest()}"
+    if connections[alias].vendor == "mysql":
+        consumer, key = unlike_others(consumer), unlike_others(key)
     try:
         with transaction.atomic(using=alias):
             entry(consumer=consumer, message_id=key).save(using=alias, force_insert=True)
     except IntegrityError:
         return False
     return True
+
+
+def unlike_others(text: str) -> str:
+    """
+    Return a text, or a digest of one that MySQL could take for another.
+    """
+    return text if LIKE_NO_OTHER.fullmatch(text) else f"sha256:{sha256(text.encode()).hexdigest()}"

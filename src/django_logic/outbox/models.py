@@ -234,7 +234,7 @@ def deliveries_of(ident: uuid.UUID, aggregate: str, key: str, topic: str) -> lis
             "destination": name,
             "aggregate": aggregate,
             # What has no key has no place in an order, so it gets one of its own.
-            "key": key or str(ident),
+            "key": str(key) if key != "" else str(ident),
             "topic": topic,
             "created": now,
             "next_attempt_at": now,

@@ -65,8 +65,9 @@ def publishers_rule(value: Any) -> str | None:
         if not isinstance(entry.get("OPTIONS", {}), Mapping):
             return f"expected a dict as OPTIONS under {name!r}"
         topics = entry.get("TOPICS", [])
-        if not isinstance(topics, (list, tuple)) or not all(isinstance(topic, str) for topic in topics):
-            return f"expected a list of topics as TOPICS under {name!r}"
+        is_list = isinstance(topics, (list, tuple)) and all(isinstance(topic, str) for topic in topics)
+        if not is_list or ("TOPICS" in entry and not topics):
+            return f"expected a list of topics as TOPICS under {name!r}, or no TOPICS for all"
     return None
 
 
@@ -77,7 +78,7 @@ def policies_rule(value: Any) -> str | None:
     is_map = isinstance(value, Mapping) and all(isinstance(topic, str) for topic in value)
     if not is_map or not all(policy in (BLOCK, SKIP) for policy in value.values()):
         return f'expected {{"order.viewed": "{SKIP}", "*": "{BLOCK}"}}'
-    return None
+    return 'expected "*" behind all others, which it hides' if "*" in list(value)[:-1] else None
 
 
 def seconds(least: float) -> conf.Rule:

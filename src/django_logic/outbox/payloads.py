@@ -12,7 +12,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from django_logic.outbox import options
 from django_logic.outbox.exceptions import PayloadRefused
-from django_logic.rows import places_of_sequence
+from django_logic.rows import SEQUENCE, places_of_sequence
 
 __all__ = ["checked", "plain_data"]
 
@@ -44,12 +44,28 @@ def as_data(value: Any) -> Any:
     return [as_data(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
+class Encoder(DjangoJSONEncoder):
+    """
+    Write what can be stored, and say where a sequence can't be.
+    """
+
+    def default(self, o: Any) -> Any:
+        """
+        Return what stands for a value.
+        """
+        if o is SEQUENCE:
+            raise TypeError("the sequence of a move may stand at the top of its payload only")
+        return super().default(o)
+
+
 def checked(topic: str, payload: Any, *, is_of_move: bool = False) -> dict[str, Any]:
     """
     Return a payload that can be stored; only a move's may hold its sequence, which is filled in later.
 
     Raises: PayloadRefused for one that is no JSON object, holds NaN, NUL or lone surrogates, or is too large.
     """
+    if not topic:
+        raise PayloadRefused("A message without a topic reaches nobody. Give it one, such as 'stock.counted'.")
     if not isinstance(payload, dict):
         raise PayloadRefused(f"{topic}: a payload is a dict; found {type(payload).__name__}. Return a dict, or None.")
     pending = places_of_sequence(payload)
@@ -59,7 +75,7 @@ def checked(topic: str, payload: Any, *, is_of_move: bool = False) -> dict[str, 
             " are text. Give it another name, or leave it out."
         )
     try:
-        text = json.dumps({**payload, **dict.fromkeys(pending, 0)}, cls=DjangoJSONEncoder, **AS_STORED)
+        text = json.dumps({**payload, **dict.fromkeys(pending, 0)}, cls=Encoder, **AS_STORED)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise PayloadRefused(f"{topic}: the payload is no JSON ({error}). Use text, numbers, lists, dicts.") from error

@@ -9,6 +9,7 @@ late are found. What is *not* done here: delivering and marking.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from django.db import connections, transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import F, Min, Q
 
 from django_logic.clock import FromNow
 from django_logic.locks import take_write_lock
@@ -115,6 +116,8 @@ class Claim:
     """
 
     token: UUID
+    #: By this machine's own clock, from before the statement that leased them.
+    leased_at: float
     runs: dict[Place, list[Item]] = field(default_factory=dict)
     end: Place = BEGINNING
 
@@ -130,7 +133,7 @@ def claim(
 
     Transaction: commits by itself; within an open one it counts when that commits.
     """
-    token = uuid4()
+    token, began = uuid4(), time.monotonic()
     values: dict[str, Any] = {
         "destination": destination,
         "token": token,
@@ -139,21 +142,20 @@ def claim(
     }
     if connections[alias].vendor != "postgresql":
         items, end = claim_by_orm(alias, values, after, keys)
-        return claimed(token, items, end)
+        return claimed(Claim(token, began, end=end), items)
     quiet = "" if connections[alias].in_atomic_block else QUIET
     place: dict[str, Any] = {"aggregate": after[0], "key": after[1], "keys": keys, "run": run, "rows": keys * 2}
     with connections[alias].cursor() as cursor:
         cursor.execute(composed(CLAIM, quiet), {**values, **place})
         rows = cursor.fetchall()
     end = next(((row[4], row[5]) for row in rows if row[6]), BEGINNING)
-    return claimed(token, [item_of_row(row) for row in rows], end)
+    return claimed(Claim(token, began, end=end), [item_of_row(row) for row in rows])
 
 
-def claimed(token: UUID, items: Sequence[Item], end: Place = BEGINNING) -> Claim:
+def claimed(found: Claim, items: Sequence[Item]) -> Claim:
     """
     Sort leased deliveries into runs.
     """
-    found = Claim(token, end=end)
     for item in items:
         found.runs.setdefault(item.place, []).append(item)
     return found
@@ -201,16 +203,16 @@ def claim_by_orm(alias: str, values: dict[str, Any], after: Place, keys: int) ->
     Shape: what was leased, and the last of its keys.
     """
     rows = OutboxDelivery.objects.using(alias).filter(destination=values["destination"], is_open=True)
-    earlier = rows.filter(aggregate=OuterRef("aggregate"), key=OuterRef("key"), id__lt=OuterRef("id"))
+    firsts = rows.order_by().values("aggregate", "key").annotate(first=Min("id")).values("first")
     due = rows.filter(state__in=CLAIMABLE, next_attempt_at__lte=FromNow())
     behind = Q(aggregate__gt=after[0]) | Q(aggregate=after[0], key__gt=after[1])
     with transaction.atomic(using=alias):
         if not connections[alias].features.has_select_for_update:
             take_write_lock(OutboxDelivery, alias)
-        heads = due.filter(behind, ~Exists(earlier)).order_by("aggregate", "key", "id")[:keys]
+        heads = due.filter(behind, pk__in=firsts).order_by("aggregate", "key", "id")[:keys]
         if connections[alias].features.has_select_for_update_skip_locked:
             heads = heads.select_for_update(skip_locked=True)
-        pks = companions(heads.values_list("id", "state"))
+        pks = together(heads.values_list("id", "state"))
         due.filter(pk__in=pks).update(
             state=DeliveryState.LEASED,
             lease_token=values["token"],
@@ -226,7 +228,7 @@ def claim_by_orm(alias: str, values: dict[str, Any], after: Place, keys: int) ->
     return [item_of(row, messages.get(row.message_id)) for row in found], end
 
 
-def companions(heads: Iterable[tuple[int, str]]) -> list[int]:
+def together(heads: Iterable[tuple[int, str]]) -> list[int]:
     """
     Return which heads go together: those before the first one whose last relay may have died with it, or it alone.
     """

@@ -56,7 +56,7 @@ class Delivery:
     ) -> None:
         self.alias, self.claim, self.publisher, self.must_stop = alias, claim, publisher, must_stop
         self.suspects = suspects
-        self.leased_at = time.monotonic()
+        self.leased_at = claim.leased_at
         self.lease = options.lease_seconds()
         self.sent: list[Item] = []
         self.closed: set[Place] = set()

@@ -88,6 +88,7 @@ class Lane:
         self.after = claimed.end
         if not claimed:
             if was_whole:
+                self.suspects.clear()  # nothing of theirs is due, if it has not arrived by another relay
                 self.rest()
             return
         self.pauses = looks(self.poll)

@@ -74,9 +74,14 @@ class Command(BaseCommand):
         """
         if sum(bool(options[name]) for name in ("drain", "check", "replay", "purge")) > 1:
             raise CommandError("--drain, --check, --replay and --purge are different tasks. Choose one.")
+        for name, task in (("topic", "replay"), ("key", "replay"), ("json", "check")):
+            if options[name] and not options[task]:
+                raise CommandError(f"--{name} is a part of --{task}. Add that, or leave it out.")
         plan = plan_of(options)
         if options["check"]:
-            self.check_age(plan, number(options, "older_than", 0), as_json=options["json"])
+            # Without a choice also those that are no longer in the settings.
+            chosen = plan.destinations if options["destinations"] else ()
+            self.check_age(plan, chosen, number(options, "older_than", 0), as_json=options["json"])
         elif options["replay"]:
             self.replay(plan, options)
         elif options["purge"]:
@@ -98,11 +103,12 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         self.stdout.write(f"{count} event{'' if count == 1 else 's'} delivered.")
 
-    def check_age(self, plan: RelayPlan, limit: float, *, as_json: bool) -> None:
+    def check_age(self, plan: RelayPlan, chosen: tuple[str, ...], limit: float, *, as_json: bool) -> None:
         """
         Say what waits; exit with 1 when something has waited for too long.
         """
-        figures = metrics.figures(plan.alias)
+        found = metrics.figures(plan.alias)
+        figures = [entry for entry in found if not chosen or entry.destination in chosen]
         oldest = max((entry.oldest_seconds for entry in figures), default=0.0)
         if as_json:
             self.stdout.write(json.dumps([entry.as_dict() for entry in figures]))
