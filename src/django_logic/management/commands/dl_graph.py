@@ -5,20 +5,20 @@ The command `dl_graph`: draw bound processes as text.
 from __future__ import annotations
 
 import json
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import connections, models
 from django.db.utils import DatabaseError
 
 from django_logic import graph
 from django_logic.binding import ModelProcessBinding, ProcessManager
 from django_logic.graph.diagram import shown
+from django_logic.management.usage import ExplainedCommand
 from django_logic.states import nearest
 
 Source = ModelProcessBinding | Any
@@ -37,21 +37,15 @@ exit codes: 0 drawn, 1 nothing like that is bound or the file can't be written
 """
 
 
-class Command(BaseCommand):
+class Command(ExplainedCommand):
     """
     Draw the states and moves of bound models.
     """
 
     help = "Draw the states and moves of bound models: Mermaid, DOT (Graphviz), a table, Markdown or JSON."
+    epilog = EPILOG
     # Drawing what is declared must work while a check complains of it.
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """
-        Keep the lines of the examples apart.
-        """
-        kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
-        return super().create_parser(prog_name, subcommand, epilog=EPILOG, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """

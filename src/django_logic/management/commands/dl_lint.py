@@ -5,15 +5,15 @@ The command `dl_lint`: find code that writes a bound state past its process.
 from __future__ import annotations
 
 import json
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_logic import lint
+from django_logic.management.usage import ExplainedCommand
 from django_logic.progress import progress
 
 EPILOG = f"""
@@ -33,21 +33,15 @@ exit codes: 0 nothing found, 1 a write was found, a file can't be read or a path
 """
 
 
-class Command(BaseCommand):
+class Command(ExplainedCommand):
     """
     Audit source text for writes of bound state fields.
     """
 
     help = "Find code that writes a bound state field past its process: assignments, update(), bulk_update() and kin."
+    epilog = EPILOG
     # Reading source text needs neither a database nor a project without faults.
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """
-        Keep the lines of the rules and examples apart.
-        """
-        kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
-        return super().create_parser(prog_name, subcommand, epilog=EPILOG, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import json
 import math
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.utils import DatabaseError
 from django.utils import timezone
 
 from django_logic.machines import Machine, machine_of, machines, model_named
+from django_logic.management.usage import ExplainedCommand
 from django_logic.models import StatusChange
 from django_logic.reports import TimeInState
 from django_logic.states import nearest
@@ -59,21 +59,15 @@ class Line:
     stuck_count: int
 
 
-class Command(BaseCommand):
+class Command(ExplainedCommand):
     """
     Report on a bound model's stays in its states.
     """
 
     help = "Report how long the objects of a model stay in each state, and which are stuck, read from history."
+    epilog = EPILOG
     # Reading history must work while a check complains.
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """
-        Keep the lines of the explanations apart.
-        """
-        kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
-        return super().create_parser(prog_name, subcommand, epilog=EPILOG, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """

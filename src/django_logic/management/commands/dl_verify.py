@@ -5,18 +5,18 @@ The command `dl_verify`: list where columns, history and the database disagree.
 from __future__ import annotations
 
 import json
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.utils import DatabaseError
 
 from django_logic.machines import Machine, machine_of, machines, model_named
+from django_logic.management.usage import ExplainedCommand
 from django_logic.progress import progress
 from django_logic.states import nearest
 from django_logic.verify import Finding, size_of, verify
@@ -43,21 +43,15 @@ exit codes: 0 everything agrees, 1 something was found, or an argument is wrong
 """
 
 
-class Command(BaseCommand):
+class Command(ExplainedCommand):
     """
     Verify bound models against their history.
     """
 
     help = "Verify that state columns, their history and the database's transition constraints agree."
+    epilog = EPILOG
     # A constraint that differs fails a check, and is among what this command is asked to find.
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """
-        Keep the lines of the explanations apart.
-        """
-        kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
-        return super().create_parser(prog_name, subcommand, epilog=EPILOG, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """

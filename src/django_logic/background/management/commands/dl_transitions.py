@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import json
 import time
-from argparse import RawDescriptionHelpFormatter
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.utils import DatabaseError
 
@@ -19,6 +18,7 @@ from django_logic.background.explain import Code, Explanation, Tally, explain, t
 from django_logic.background.explain.texts import span_of
 from django_logic.background.models import TransitionMessage
 from django_logic.exceptions import TransitionNotAllowed
+from django_logic.management.usage import ExplainedCommand
 from django_logic.states import nearest
 
 LIMIT = 100
@@ -54,21 +54,15 @@ exit codes: 0 listed or done, 1 the row or an argument is wrong
 """
 
 
-class Command(BaseCommand):
+class Command(ExplainedCommand):
     """
     List the open rows of background work with the reason why each is where it is.
     """
 
     help = "List open background transitions, say why each is not moving, and what to type next. Runs no hook."
+    epilog = EPILOG
     # What is not moving must be seen while a check complains.
     requires_system_checks = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """
-        Keep the lines of the explanations apart.
-        """
-        kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
-        return super().create_parser(prog_name, subcommand, epilog=EPILOG, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """

@@ -5,16 +5,14 @@ Run background work: claim rows of some queues and run them, until told to stop.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sys
-from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, connections
 
 from django_logic import conf
@@ -22,6 +20,7 @@ from django_logic.background.declared import queues_in_use
 from django_logic.background.worker.plan import WorkerPlan
 from django_logic.background.worker.supervisor import Supervisor
 from django_logic.extension import companion
+from django_logic.management.usage import ExplainedCommand, log_to_terminal, number, refuse_unknown_databases
 from django_logic.states import nearest
 
 EPILOG = """
@@ -32,20 +31,14 @@ exit status: 0 stopped (attempts that did not finish were put back), 1 wrong usa
 """
 
 
-class Command(BaseCommand):
+class Command(ExplainedCommand):
     """
     Run a worker.
     """
 
     help = "Run background transitions of some queues, until told to stop."
+    epilog = EPILOG
     requires_system_checks: list[str] = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
-        """
-        Add what the options can't tell.
-        """
-        options.setdefault("formatter_class", RawDescriptionHelpFormatter)
-        return super().create_parser(prog_name, subcommand, epilog=EPILOG, **options)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """
@@ -81,7 +74,7 @@ class Command(BaseCommand):
         refuse_impossible(plan)
         refuse_companions(plan)
         warn_of_unused(plan)
-        log_to_terminal()
+        log_to_terminal("django-logic.worker")
         queues = ", ".join(plan.queues)
         logging.getLogger("django-logic.worker").info(
             "Worker %s (pid %d): queues %s, %d at a time", plan.label, os.getpid(), queues, plan.concurrency
@@ -89,23 +82,6 @@ class Command(BaseCommand):
         status = Supervisor(plan).run()
         if status:
             sys.exit(status)
-
-
-def number(options: dict[str, Any], name: str, least: float, *, is_whole: bool = False) -> Any:
-    """
-    Read a number.
-
-    Raises: CommandError for one that is none, or too small.
-    """
-    flag, text = f"--{name.replace('_', '-')}", str(options[name])
-    kind = "a whole number" if is_whole else "a number of seconds"
-    try:
-        value = int(text) if is_whole else float(text)
-    except ValueError:
-        raise CommandError(f"{flag} takes {kind}; found {text!r}.") from None
-    if not math.isfinite(value) or value < least:
-        raise CommandError(f"{flag} must be {kind} from {least:g}; found {text}.")
-    return value
 
 
 def queues_of(text: str) -> tuple[str, ...]:
@@ -125,12 +101,7 @@ def plan_of(options: dict[str, Any]) -> WorkerPlan:
     """
     Read the options.
     """
-    for name in ("database", "listen_database"):
-        if options[name] is not None and options[name] not in connections:
-            raise CommandError(
-                f"--{name.replace('_', '-')}: settings.DATABASES has no {options[name]!r}."
-                f"{nearest(options[name], list(connections))}"
-            )
+    refuse_unknown_databases(options, "database", "listen_database")
     return WorkerPlan(
         queues=queues_of(options["queues"]),
         concurrency=number(options, "concurrency", 1, is_whole=True),
@@ -198,13 +169,3 @@ def warn_of_unused(plan: WorkerPlan) -> None:
             logging.getLogger("django-logic.worker").warning(
                 "No bound transition uses the queue %r.%s", queue, nearest(queue, list(used))
             )
-
-
-def log_to_terminal() -> None:
-    """
-    Let the worker be heard where the project says nothing about its logger.
-    """
-    logger = logging.getLogger("django-logic.worker")
-    if not logger.hasHandlers():
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-        logging.getLogger("django-logic").setLevel(logging.INFO)

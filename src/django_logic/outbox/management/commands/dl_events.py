@@ -5,15 +5,15 @@ The command `dl_events`: list the events that the code can emit, publish them, a
 from __future__ import annotations
 
 import json
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_logic.machines import Machine, machine_of, machines, model_named
+from django_logic.management.usage import ExplainedCommand
 from django_logic.outbox.catalogue import Entry, Kind, Shape, asyncapi, catalogue, compared, worded
 from django_logic.outbox.events import MOVE_SCHEMA
 
@@ -33,22 +33,22 @@ exit codes: 0 done or nothing has changed, 1 something has, or an argument is wr
 """
 
 
-class Command(BaseCommand):
+class Command(ExplainedCommand):
     """
     List, publish or check the events that bound processes emit.
     """
 
     help = "List the events that bound processes emit: a table, JSON, or an AsyncAPI document."
+    epilog = EPILOG
     # What is declared must be seen while a check complains of it.
     requires_system_checks = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """
-        Keep the lines of the examples apart, and let ``--version`` mean the document's.
+        Let ``--version`` mean the document's.
         """
-        kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
         kwargs.setdefault("conflict_handler", "resolve")
-        return super().create_parser(prog_name, subcommand, epilog=EPILOG, **kwargs)
+        return super().create_parser(prog_name, subcommand, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """

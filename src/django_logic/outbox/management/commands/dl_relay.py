@@ -8,14 +8,12 @@ import json
 import logging
 import os
 import sys
-from argparse import RawDescriptionHelpFormatter
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections
+from django.core.management.base import CommandError, CommandParser
 
-from django_logic.clock import LONGEST_WAIT
+from django_logic.management.usage import ExplainedCommand, log_to_terminal, number, refuse_unknown_databases
 from django_logic.outbox import destinations, metrics, relay
 from django_logic.outbox import options as settings_of
 from django_logic.outbox.relay.running import Relay, RelayPlan
@@ -31,20 +29,14 @@ forced.
 """
 
 
-class Command(BaseCommand):
+class Command(ExplainedCommand):
     """
     Run a relay.
     """
 
     help = "Deliver events to subscribers and brokers, until told to stop."
+    epilog = EPILOG
     requires_system_checks: list[str] = []
-
-    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
-        """
-        Add what the options can't tell.
-        """
-        options.setdefault("formatter_class", RawDescriptionHelpFormatter)
-        return super().create_parser(prog_name, subcommand, epilog=EPILOG, **options)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """
@@ -138,7 +130,7 @@ def run(plan: RelayPlan) -> None:
     """
     Run a relay; exit with its status.
     """
-    log_to_terminal()
+    log_to_terminal("django-logic.relay")
     logger = logging.getLogger("django-logic.relay")
     try:
         running = Relay(plan)
@@ -151,28 +143,11 @@ def run(plan: RelayPlan) -> None:
         os._exit(status)  # a publisher that hangs must not hold up the end
 
 
-def log_to_terminal() -> None:
-    """
-    Show what the relay says, where the project has not decided about it.
-    """
-    logger = logging.getLogger("django-logic.relay")
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-
-
 def plan_of(options: dict[str, Any]) -> RelayPlan:
     """
     Read the options.
     """
-    for name in ("database", "listen_database"):
-        if options[name] is not None and options[name] not in connections:
-            raise CommandError(
-                f"--{name.replace('_', '-')}: settings.DATABASES has no {options[name]!r}."
-                f"{nearest(options[name], list(connections))}"
-            )
+    refuse_unknown_databases(options, "database", "listen_database")
     known = destinations.names()
     wanted = tuple(dict.fromkeys(name.strip() for name in options["destinations"].split(",") if name.strip()))
     for name in wanted:
@@ -188,19 +163,3 @@ def plan_of(options: dict[str, Any]) -> RelayPlan:
         grace=number(options, "grace", 0),
         name=options["name"],
     )
-
-
-def number(options: dict[str, Any], name: str, least: float) -> float:
-    """
-    Read a number of seconds.
-
-    Raises: CommandError for one that is none, too small or too large.
-    """
-    flag, text = f"--{name.replace('_', '-')}", str(options[name])
-    try:
-        value = float(text)
-    except ValueError:
-        raise CommandError(f"{flag} takes a number of seconds; found {text!r}.") from None
-    if not least <= value <= LONGEST_WAIT:
-        raise CommandError(f"{flag} must be a number of seconds from {least:g} to {LONGEST_WAIT:.0f}; found {text}.")
-    return value
