@@ -7,8 +7,6 @@ Measure background engines beside their peers and the database's own limit, on o
 from __future__ import annotations
 
 import argparse
-import json
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,7 +19,8 @@ from background_harness.catalogue import KITS
 from background_harness.phases import FULL, QUICK, Run
 from background_harness.team import team
 from harness import facts
-from harness.servers import ServerUnavailable, postgres
+from harness.program import choose, run_program
+from harness.servers import postgres
 from sync import optional_redis
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -32,22 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     Run the benchmark and return the exit status.
     """
-    options = parse(arguments)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        with ExitStack() as stack:
-            document, text = measure(options, stack)
-    except ServerUnavailable as error:
-        print(f"benchmarks/background.py: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("benchmarks/background.py: interrupted; what it started is stopped", file=sys.stderr)
-        return 130
-    print(text)
-    options.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    print(f"every round: {options.json.name}", file=sys.stderr)
-    return 0
+    return run_program("benchmarks/background.py", parse(arguments), measure)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -64,12 +48,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.rounds is not None and options.rounds < 1:
         parser.error(f"--rounds must be at least 1, found {options.rounds}")
-    for name, known in (("only", {kit.name for kit in KITS}), ("phases", set(PHASES))):
-        given = getattr(options, name)
-        chosen = set(given.split(",")) if given else known
-        if unknown := chosen - known:
-            parser.error(f"--{name}: unknown {', '.join(sorted(unknown))}; choose from {', '.join(sorted(known))}")
-        setattr(options, name, chosen)
+    choose(parser, options, "only", {kit.name for kit in KITS})
+    choose(parser, options, "phases", set(PHASES))
     return options
 
 

@@ -7,8 +7,6 @@ Measure synchronous moves beside their peers on one PostgreSQL and print one tab
 from __future__ import annotations
 
 import argparse
-import json
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +17,7 @@ from typing import Any
 from harness import facts, report
 from harness.catalogue import KITS
 from harness.crew import Crew, crew
+from harness.program import choose, run_program
 from harness.rounds import Result, bulk_jobs, contention_notes, run_rounds, sequential_jobs
 from harness.servers import ServerUnavailable, postgres, redis
 
@@ -31,22 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     Run the benchmark and return the exit status.
     """
-    options = parse(arguments)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        with ExitStack() as stack:
-            document, text = measure(options, stack)
-    except ServerUnavailable as error:
-        print(f"benchmarks/sync.py: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("benchmarks/sync.py: interrupted; the servers it started are stopped", file=sys.stderr)
-        return 130
-    print(text)
-    options.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    print(f"raw rounds: {options.json.name}", file=sys.stderr)
-    return 0
+    return run_program("benchmarks/sync.py", parse(arguments), measure)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -68,10 +52,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
             setattr(options, name, value)
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1, found {getattr(options, name)}")
-    names = {kit.name for kit in KITS}
-    options.only = set(options.only.split(",")) if options.only else names
-    if unknown := options.only - names:
-        parser.error(f"--only: unknown kit {', '.join(sorted(unknown))}; choose from {', '.join(sorted(names))}")
+    choose(parser, options, "only", {kit.name for kit in KITS})
     return options
 
 

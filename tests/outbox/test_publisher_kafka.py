@@ -11,7 +11,6 @@ import json
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,9 +18,9 @@ from uuid import uuid4
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from django_logic.outbox.event import Event
-from django_logic.outbox.publishers import Fate, Result
+from django_logic.outbox.publishers import Fate
 from tests import servers
+from tests.outbox.events import event, fates
 
 try:
     import confluent_kafka
@@ -144,30 +143,6 @@ def publisher(cluster: Cluster) -> Iterator[Kafka]:
     publisher = Kafka(cluster.servers, timeout=3)
     yield publisher
     publisher.close()
-
-
-def event(key: str, **facts: Any) -> Event:
-    """
-    Make an event of one object.
-    """
-    return Event(
-        **{
-            "id": uuid4(),
-            "topic": "shop.order.paid",
-            "key": key,
-            "payload": {"total": "1.00"},
-            "occurred_at": datetime.now(UTC),
-            "aggregate": "shop.order",
-            **facts,
-        }
-    )
-
-
-def fates(results: Sequence[Result]) -> list[Fate]:
-    """
-    Return what became of each event.
-    """
-    return [result.fate for result in results]
 
 
 def ids(messages: Sequence[confluent_kafka.Message]) -> list[str]:

@@ -11,10 +11,8 @@ import shutil
 import sysconfig
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -23,6 +21,7 @@ from django_logic.outbox.event import Event
 from django_logic.outbox.exceptions import BrokerUnavailable
 from django_logic.outbox.publishers import Fate, Result
 from example import services
+from tests.outbox.events import event, fates
 from tests.outbox.servers import HOST, Server, blackhole, free_port, or_skipped, silent, sockets_to
 from tests.servers import are_required
 
@@ -139,30 +138,6 @@ def publisher(nats_server: Server) -> Iterator[NatsJetStream]:
     publisher = NatsJetStream(nats_server.url, timeout=QUICK)
     yield publisher
     publisher.close()
-
-
-def event(key: str, **facts: Any) -> Event:
-    """
-    Make an event of one object.
-    """
-    return Event(
-        **{
-            "id": uuid4(),
-            "topic": "shop.order.paid",
-            "key": key,
-            "payload": {"total": "1.00"},
-            "occurred_at": datetime.now(UTC),
-            "aggregate": "shop.order",
-            **facts,
-        }
-    )
-
-
-def fates(results: Sequence[Result]) -> list[Fate]:
-    """
-    Return what became of each event.
-    """
-    return [result.fate for result in results]
 
 
 def test_batch_is_acknowledged_event_by_event(stream: Stream, publisher: NatsJetStream) -> None:

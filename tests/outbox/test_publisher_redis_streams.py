@@ -22,8 +22,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_logic.outbox.event import Event
 from django_logic.outbox.exceptions import BrokerUnavailable
-from django_logic.outbox.publishers import Fate, Result
+from django_logic.outbox.publishers import Fate
 from tests.outbox import servers
+from tests.outbox.events import fates
 from tests.outbox.servers import Server
 from tests.servers import are_required
 
@@ -52,13 +53,6 @@ def event(topic: str = TOPIC, key: str = "7", **facts: Any) -> Event:
     """
     told = {"payload": {"total": "1.00", "name": "Žižek"}, "aggregate": "shop.order", "sequence": 3, **facts}
     return Event(id=uuid4(), topic=topic, key=key, occurred_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), **told)
-
-
-def fates(results: Sequence[Result]) -> list[Fate]:
-    """
-    Return the fates alone.
-    """
-    return [result.fate for result in results]
 
 
 def ids(events: Sequence[Event]) -> list[str]:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from typing import Any
@@ -23,9 +22,9 @@ from uuid import uuid4
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from django_logic.outbox.event import Event
-from django_logic.outbox.publishers import Fate, Result
+from django_logic.outbox.publishers import Fate
 from example import services
+from tests.outbox.events import event, fates
 from tests.outbox.servers import HOST, Server, or_skipped, silent, sockets_to
 from tests.servers import are_required
 
@@ -182,30 +181,6 @@ def taken(entries: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     Answer that these entries were taken.
     """
     return [{"Id": entry["Id"], "MessageId": "1", "MD5OfMessageBody": "0"} for entry in entries]
-
-
-def event(key: str, **facts: Any) -> Event:
-    """
-    Make an event of one object.
-    """
-    return Event(
-        **{
-            "id": uuid4(),
-            "topic": "shop.order.paid",
-            "key": key,
-            "payload": {"total": "1.00"},
-            "occurred_at": datetime.now(UTC),
-            "aggregate": "shop.order",
-            **facts,
-        }
-    )
-
-
-def fates(results: Sequence[Result]) -> list[Fate]:
-    """
-    Return what became of each event.
-    """
-    return [result.fate for result in results]
 
 
 def test_batch_arrives_whole(queue: Queue, publisher: SqsFifo) -> None:

@@ -7,16 +7,18 @@ from __future__ import annotations
 import logging
 import math
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
 from django_logic.clock import LONGEST_WAIT
+from django_logic.machines import Machine, machine_of, machines, model_named
 from django_logic.states import nearest
 
-__all__ = ["ExplainedCommand", "log_to_terminal", "number", "refuse_unknown_databases"]
+__all__ = ["ExplainedCommand", "log_to_terminal", "machines_named", "number", "refuse_unknown_databases"]
 
 
 class ExplainedCommand(BaseCommand):
@@ -32,6 +34,20 @@ class ExplainedCommand(BaseCommand):
         """
         kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
         return super().create_parser(prog_name, subcommand, epilog=self.epilog, **kwargs)
+
+    def write_to(self, file: str | None, text: str) -> None:
+        """
+        Write a text to a file, or to the terminal for None.
+
+        Raises: CommandError for a file that can't be written.
+        """
+        if file is None:
+            self.stdout.write(text, ending="")
+            return
+        try:
+            Path(file).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{file} can't be written: {error.strerror or error}.") from None
 
 
 def number(options: Mapping[str, Any], name: str, least: float, *, is_whole: bool = False) -> Any:
@@ -63,6 +79,22 @@ def refuse_unknown_databases(options: Mapping[str, Any], *names: str) -> None:
                 f"--{name.replace('_', '-')}: settings.DATABASES has no {options[name]!r}."
                 f"{nearest(options[name], list(connections))}"
             )
+
+
+def machines_named(labels: Sequence[str]) -> list[Machine]:
+    """
+    Return the machines of the named models, or all, each once.
+
+    Raises: CommandError for a name that no bound model has.
+    """
+    if not labels:
+        return machines()
+    try:
+        models = [model_named(label) for label in labels]
+        found = [machine for model in models for machine in machines(model) or [machine_of(model)]]
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    return list({(machine.name, machine.column.name): machine for machine in found}.values())
 
 
 def log_to_terminal(name: str) -> None:

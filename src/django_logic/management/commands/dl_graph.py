@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from django.apps import apps
@@ -77,13 +76,7 @@ class Command(ExplainedCommand):
         chosen = named(bindings_of(options["model"]), options["process"])
         diagrams = drawn(chosen, options)
         text = written(diagrams, options["format"])
-        if options["output"] is None:
-            self.stdout.write(text, ending="")
-            return
-        try:
-            Path(options["output"]).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise CommandError(f"{options['output']} can't be written: {error.strerror or error}.") from None
+        self.write_to(options["output"], text)
 
 
 def bindings_of(label: str | None) -> list[ModelProcessBinding]:

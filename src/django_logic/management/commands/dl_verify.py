@@ -15,8 +15,8 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.utils import DatabaseError
 
-from django_logic.machines import Machine, machine_of, machines, model_named
-from django_logic.management.usage import ExplainedCommand
+from django_logic.machines import Machine
+from django_logic.management.usage import ExplainedCommand, machines_named
 from django_logic.progress import progress
 from django_logic.states import nearest
 from django_logic.verify import Finding, size_of, verify
@@ -76,7 +76,7 @@ class Command(ExplainedCommand):
         limit = options["limit"]
         if limit < 0:
             raise CommandError(f"--limit takes 0 or more; found {limit}.")
-        chosen = self.chosen(options["models"])
+        chosen = machines_named(options["models"])
         found = self.findings(chosen, self.aliases(options["database"]))
         shown = islice(found, limit or None)
         count, mends = (self.as_json if options["json"] else self.as_text)(shown)
@@ -89,19 +89,6 @@ class Command(ExplainedCommand):
             self.stderr.write(f"\n{mend}", style_func=str)
         more = " Stopped there; --limit 0 lists all." if count == limit else ""
         raise CommandError(f"{count} finding{'s' if count > 1 else ''}.{more}")
-
-    def chosen(self, labels: list[str]) -> list[Machine]:
-        """
-        Return the machines of the named models, or all, each once.
-        """
-        if not labels:
-            return machines()
-        try:
-            models = [model_named(label) for label in labels]
-            found = [machine for model in models for machine in machines(model) or [machine_of(model)]]
-        except ValueError as error:
-            raise CommandError(str(error)) from None
-        return list({(machine.name, machine.column.name): machine for machine in found}.values())
 
     def aliases(self, named: list[str] | None) -> list[str]:
         """

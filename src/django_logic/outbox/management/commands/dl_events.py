@@ -12,8 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from django_logic.machines import Machine, machine_of, machines, model_named
-from django_logic.management.usage import ExplainedCommand
+from django_logic.management.usage import ExplainedCommand, machines_named
 from django_logic.outbox.catalogue import Entry, Kind, Shape, asyncapi, catalogue, compared, worded
 from django_logic.outbox.events import MOVE_SCHEMA
 
@@ -72,7 +71,7 @@ class Command(ExplainedCommand):
         for name in ("title", "version"):
             if options[name] is not None and not options["asyncapi"]:
                 raise CommandError(f"--{name} is a part of an AsyncAPI document. Add --asyncapi.")
-        entries = catalogue(chosen(options["models"]))
+        entries = catalogue(machines_named(options["models"]))
         for topic, shape in [(entry.topic, shape) for entry in entries for shape in entry.shapes if shape.note]:
             self.stderr.write(f"{topic}: what {shape.builder} returns is not described: {shape.note}.", style_func=str)
         if options["check"] is not None:
@@ -81,13 +80,7 @@ class Command(ExplainedCommand):
             self.check_document(Path(options["check"]), entries)
             return
         text = written(entries, options)
-        if options["output"] is None:
-            self.stdout.write(text, ending="")
-            return
-        try:
-            Path(options["output"]).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise CommandError(f"{options['output']} can't be written: {error.strerror or error}.") from None
+        self.write_to(options["output"], text)
 
     def check_document(self, file: Path, entries: list[Entry]) -> None:
         """
@@ -105,20 +98,6 @@ class Command(ExplainedCommand):
             f"{file} is not what the code emits. Tell your readers, and write it anew: manage.py dl_events --asyncapi"
             f" --output {file}."
         )
-
-
-def chosen(labels: list[str]) -> list[Machine]:
-    """
-    Return the machines of the named models, or all, each once.
-    """
-    if not labels:
-        return machines()
-    try:
-        models = [model_named(label) for label in labels]
-        found = [machine for model in models for machine in machines(model) or [machine_of(model)]]
-    except ValueError as error:
-        raise CommandError(str(error)) from None
-    return list({(machine.name, machine.column.name): machine for machine in found}.values())
 
 
 def document_in(file: Path) -> dict[str, Any]:
