@@ -4,14 +4,14 @@ How long to wait before something is tried again.
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_logic.clock import LONGEST_WAIT
+from django_logic import numbers
+from django_logic.numbers import LONGEST_WAIT
 
 __all__ = ["Backoff"]
 
@@ -38,8 +38,7 @@ class Backoff:
             ("jitter", 0, 1),
         ):
             value: Any = getattr(self, name)
-            is_number = not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
-            if not is_number or value < least or (most is not None and value > most):
+            if not numbers.is_number(value) or value < least or (most is not None and value > most):
                 raise ImproperlyConfigured(
                     f"Backoff: {name}={value!r} makes no sense. first and limit are seconds"
                     " from 0, factor is a number from 1, jitter lies between 0 and 1."

@@ -12,11 +12,7 @@ from django.conf import settings
 from django.db.models import DateTimeField, Func
 from django.utils import timezone
 
-__all__ = ["LONGEST_WAIT", "FromNow"]
-
-
-#: A hundred years in seconds: nothing waits for longer, and every driver reads the time it leads to.
-LONGEST_WAIT = 3_155_760_000.0
+__all__ = ["FromNow"]
 
 
 class FromNow(Func):

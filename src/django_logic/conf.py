@@ -8,7 +8,7 @@ What a setting means is said in ``docs/reference/settings.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -16,12 +16,13 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from django_logic.numbers import Rule, count, duration
+
 __all__ = [
     "EXECUTION_PULL",
     "EXECUTION_SYNC",
     "LOCKS",
     "LONGEST_QUEUE",
-    "Rule",
     "audit_level",
     "background_execution",
     "cleanup_days",
@@ -49,9 +50,6 @@ LOCKS = ("row", "nowait", "cache")
 LONGEST_QUEUE = 100
 AUDIT_LEVELS = ("off", "refusals", "all")
 
-#: A rule returns what is wrong with a value, or None.
-Rule = Callable[[Any], str | None]
-
 _sync_allowed = False
 _sync_block: ContextVar[bool] = ContextVar("django_logic_sync_block", default=False)
 
@@ -65,25 +63,6 @@ def one_of(*allowed: str) -> Rule:
         return (
             None if value in allowed and isinstance(value, str) else f"expected one of {', '.join(map(repr, allowed))}"
         )
-
-    return rule
-
-
-def number(*, above: float | None = None, least: float | None = None, whole: bool = False) -> Rule:
-    """
-    Make a rule that accepts finite numbers in a range; True and text are not numbers.
-    """
-
-    def rule(value: Any) -> str | None:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            return "expected a number"
-        if whole and value != int(value):
-            return "expected a whole number"
-        if above is not None and value <= above:
-            return f"expected more than {above}"
-        if least is not None and value < least:
-            return f"expected at least {least}"
-        return None
 
     return rule
 
@@ -122,13 +101,13 @@ DEFAULTS: dict[str, Any] = {
 
 RULES: dict[str, Rule] = {
     "LOCK": one_of(*LOCKS),
-    "LOCK_TIMEOUT": number(above=0),
+    "LOCK_TIMEOUT": duration(above=0),
     "DEFAULT_QUEUE": queue_name,
     "BACKGROUND_EXECUTION": one_of(EXECUTION_PULL, EXECUTION_SYNC),
-    "TRANSITION_MESSAGE_MAX_ERRORS": number(least=1, whole=True),
-    "TRANSITION_MESSAGE_RETRY_MINUTES": number(least=0),
-    "TRANSITION_MESSAGE_CLEANUP_DAYS": number(least=0),
-    "TRANSITION_MESSAGE_UNRESTORABLE_HOURS": number(least=0),
+    "TRANSITION_MESSAGE_MAX_ERRORS": count(),
+    "TRANSITION_MESSAGE_RETRY_MINUTES": duration(60),
+    "TRANSITION_MESSAGE_CLEANUP_DAYS": duration(86_400),
+    "TRANSITION_MESSAGE_UNRESTORABLE_HOURS": duration(3_600),
     "AUDIT": one_of(*AUDIT_LEVELS),
     "STRICT_HOOK_SIGNATURES": flag,
     "STRICT_KWARGS_SERIALIZATION": flag,

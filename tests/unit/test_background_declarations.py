@@ -146,6 +146,7 @@ def test_synchronous_declaration_has_no_background_slot(slot: str) -> None:
         ({"queue": "a\x00b"}, "no worker could be told to serve"),
         ({"queue": "q" * 101}, "no worker could be told to serve"),
         ({"timeout": 0}, "timeout must be a number of seconds above 0"),
+        ({"timeout": 10**400}, "timeout must be a number of seconds above 0"),
         ({"timeout": -1}, "timeout must be"),
         ({"timeout": True}, "timeout must be"),
         ({"timeout": "600"}, "timeout must be"),

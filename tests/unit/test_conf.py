@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_logic import conf
 
 NAN, INFINITY = float("nan"), float("inf")
-NO_NUMBERS = ["5", "", None, True, False, NAN, INFINITY, -INFINITY, [5], -1]
+NO_NUMBERS = ["5", "", None, True, False, NAN, INFINITY, -INFINITY, [5], -1, 10**400, -(10**400), 1e300]
 NO_TEXTS = ["", "  ", None, 5, True, ["django_logic"]]
 NO_FLAGS = ["false", "true", "", None, 0, 1, [True]]
 NO_WORDS = ["", None, True, 5, ["row"], "ROW"]

@@ -15,7 +15,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
-from django_logic import conf, locks, tracing, wakeup, writer
+from django_logic import conf, locks, numbers, tracing, wakeup, writer
 from django_logic.background import codec
 from django_logic.background.durable import is_delivering, message_values
 from django_logic.background.gate import in_flight_refusal
@@ -24,7 +24,7 @@ from django_logic.background.people import stored_user
 from django_logic.background.runner import failure_of, run_row
 from django_logic.background.transitions import BackgroundDeclaration
 from django_logic.call import Call
-from django_logic.clock import LONGEST_WAIT, FromNow
+from django_logic.clock import FromNow
 from django_logic.follow import chain_length
 from django_logic.moves import MoveLost, plan
 from django_logic.rows import OBJECT_KEY, TRANSITION_ID, Row
@@ -203,7 +203,7 @@ def delay_of(call: Call) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise TypeError(f"{call.label}: delay= takes seconds or a timedelta; found {delay!r}.")
-    if not 0 <= seconds <= LONGEST_WAIT:
+    if not 0 <= seconds <= numbers.LONGEST_WAIT:
         raise ValueError(f"{call.label}: delay= must lie between 0 seconds and a hundred years; found {delay!r}.")
     return float(seconds)
 

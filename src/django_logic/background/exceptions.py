@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_logic.clock import LONGEST_WAIT
 from django_logic.exceptions import DjangoLogicException
+from django_logic.numbers import LONGEST_WAIT
 
 __all__ = [
     "AttemptFailed",

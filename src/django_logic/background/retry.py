@@ -8,7 +8,6 @@ from typing import Any
 
 from django_logic import conf
 from django_logic.backoff import Backoff
-from django_logic.clock import LONGEST_WAIT
 
 __all__ = ["Backoff", "pause_after", "retry_of"]
 
@@ -25,4 +24,4 @@ def pause_after(retry: Backoff | None, errors: int) -> float:
     """
     Return the pause a declaration asks for, else the project's; seconds.
     """
-    return retry.pause(errors) if retry is not None else min(LONGEST_WAIT, conf.retry_minutes() * 60)
+    return retry.pause(errors) if retry is not None else conf.retry_minutes() * 60

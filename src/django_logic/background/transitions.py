@@ -4,13 +4,12 @@ Declarations whose work is a row that a worker claims.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Unpack
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_logic import conf
+from django_logic import conf, numbers
 from django_logic.background.retry import Backoff
 from django_logic.states import State
 from django_logic.transitions import LOCKS_OF_A_MOVE, Slots, Transition, read_state
@@ -187,9 +186,9 @@ def read_timeout(where: str, timeout: Any) -> float | None:
     """
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not math.isfinite(timeout) or timeout <= 0:
+    if numbers.duration(above=0)(timeout):
         raise ImproperlyConfigured(f"{where}.timeout must be a number of seconds above 0; found {timeout!r}.")
-    return timeout
+    return float(timeout)
 
 
 def read_exceptions(where: str, kinds: Any) -> tuple[type[BaseException], ...]:

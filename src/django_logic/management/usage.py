@@ -5,7 +5,6 @@ What commands share: help with examples, options that are read with one clear li
 from __future__ import annotations
 
 import logging
-import math
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any, ClassVar
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
-from django_logic.clock import LONGEST_WAIT
 from django_logic.machines import Machine, machine_of, machines, model_named
+from django_logic.numbers import LONGEST_WAIT
 from django_logic.states import nearest
 
 __all__ = ["ExplainedCommand", "log_to_terminal", "machines_named", "number", "refuse_unknown_databases"]
@@ -62,8 +61,10 @@ def number(options: Mapping[str, Any], name: str, least: float, *, is_whole: boo
         value = int(text) if is_whole else float(text)
     except ValueError:
         raise CommandError(f"{flag} takes {kind}; found {text!r}.") from None
-    if not math.isfinite(value) or not least <= value <= LONGEST_WAIT:
-        raise CommandError(f"{flag} must be {kind} from {least:g} to {LONGEST_WAIT:.0f}; found {text}.")
+    if not value >= least:  # which NaN is not, either
+        raise CommandError(f"{flag} must be {kind} from {least:g}; found {text}.")
+    if value > LONGEST_WAIT:
+        raise CommandError(f"{flag} must be {kind} up to {LONGEST_WAIT:.0f}; found {text}.")
     return value
 
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from django_logic import conf
+from django_logic import conf, numbers
 from django_logic.backoff import Backoff
-from django_logic.clock import LONGEST_WAIT
 
 __all__ = [
     "BLOCK",
@@ -81,41 +80,20 @@ def policies_rule(value: Any) -> str | None:
     return 'expected "*" behind all others, which it hides' if "*" in list(value)[:-1] else None
 
 
-def seconds(least: float) -> conf.Rule:
-    """
-    Make a rule that accepts seconds every clock can add.
-    """
-    in_range = conf.number(least=least)
-
-    def rule(value: Any) -> str | None:
-        return in_range(value) or (f"expected at most {LONGEST_WAIT:g}" if value > LONGEST_WAIT else None)
-
-    return rule
-
-
-def days(value: Any) -> str | None:
-    """
-    Accept as many days as `seconds`.
-    """
-    complaint = conf.number(least=0)(value)
-    return complaint or ("expected at most a hundred years" if value * 86_400 > LONGEST_WAIT else None)
-
-
 def register() -> None:
     """
     Add these keys to the dict of settings, with their rules.
     """
-    count = conf.number(least=1, whole=True)
-    rules: dict[str, conf.Rule] = {
+    rules: dict[str, numbers.Rule] = {
         "OUTBOX_RELAY": conf.one_of(OWN, NONE),
         "OUTBOX_PUBLISHERS": publishers_rule,
         "OUTBOX_ON_DEAD": policies_rule,
-        "OUTBOX_MAX_ATTEMPTS": count,
-        "OUTBOX_MAX_PAYLOAD_BYTES": count,
-        "OUTBOX_RETRY_SECONDS": seconds(0),
-        "OUTBOX_RETRY_LIMIT_SECONDS": seconds(0),
-        "OUTBOX_LEASE_SECONDS": seconds(1),
-        "OUTBOX_KEEP_DAYS": days,
+        "OUTBOX_MAX_ATTEMPTS": numbers.count(),
+        "OUTBOX_MAX_PAYLOAD_BYTES": numbers.count(),
+        "OUTBOX_RETRY_SECONDS": numbers.duration(),
+        "OUTBOX_RETRY_LIMIT_SECONDS": numbers.duration(),
+        "OUTBOX_LEASE_SECONDS": numbers.duration(least=1),
+        "OUTBOX_KEEP_DAYS": numbers.duration(86_400),
     }
     conf.register_settings(DEFAULTS, rules)
 
