@@ -46,10 +46,12 @@ class Server:
     """
     Stop, kill and start one server; it keeps its port and its folder.
 
-    A keeper runs it, so that it ends and its folder goes when this process ends, however that comes about.
+    A keeper runs it, so that it ends and its folder goes when this process ends, however that comes about. One that
+    opens its port before it has read its folder needs a `greeting`, and is there when it has answered that.
     """
 
-    def __init__(self, scheme: str, path: str = "") -> None:
+    def __init__(self, scheme: str, path: str = "", greeting: bytes = b"") -> None:
+        self.greeting = greeting
         self.port = free_port()
         self.url = f"{scheme}{HOST}:{self.port}{path}"
         self.folder = Path(tempfile.mkdtemp(prefix="dl-"))
@@ -74,7 +76,7 @@ class Server:
         try:
             orders.write(plan.as_line())
             orders.flush()
-            self.wait(self.answers)
+            self.wait(lambda: self.answers(self.greeting))
             yield self
         finally:
             # This closes the pipe, which is the order to stop, and waits until the folder is gone.
@@ -94,10 +96,10 @@ class Server:
 
     def start(self) -> None:
         """
-        Start the server again, and wait until it takes connections.
+        Start the server again, and wait until it answers.
         """
         (self.folder / keeper.DOWN_NAME).unlink(missing_ok=True)
-        self.wait(self.answers)
+        self.wait(lambda: self.answers(self.greeting))
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -148,15 +150,16 @@ class Server:
         """
         return int((self.folder / "pid").read_text())
 
-    def answers(self) -> bool:
+    def answers(self, greeting: bytes = b"") -> bool:
         """
-        Tell whether the port takes connections.
+        Tell whether the port takes connections, and the server says anything to a greeting.
         """
         try:
-            socket.create_connection((HOST, self.port), timeout=1.0).close()
+            with socket.create_connection((HOST, self.port), timeout=1.0) as line:
+                line.sendall(greeting)
+                return not greeting or bool(line.recv(1))
         except OSError:
             return False
-        return True
 
     def wait(self, holds: Callable[[], bool]) -> None:
         """
@@ -221,7 +224,7 @@ def redis(options: Mapping[str, str] | None = None) -> Iterator[Server]:
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         raise services.ServiceMissing("A Redis server", "the Debian package redis-server")
-    server = Server("redis://")
+    server = Server("redis://", greeting=b"PING\r\n")
     settings = {"bind": HOST, "port": str(server.port), "save": "", **(options or {})}
     with server.running((program, *(word for name, value in settings.items() for word in (f"--{name}", value)))):
         yield server
