@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db.models import DateTimeField, Func
 from django.utils import timezone
 
-__all__ = ["FromNow"]
+__all__ = ["NOW", "FromNow"]
 
 
 class FromNow(Func):
@@ -60,6 +60,10 @@ class FromNow(Func):
         return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now', %s)", (
             f"{self.seconds + offset_of(connection):+.3f} seconds",
         )
+
+
+#: The database's time as a statement runs.
+NOW = FromNow()
 
 
 def offset_of(connection: Any) -> float:

@@ -4,15 +4,14 @@ Rows that are written together with a move: inserted, or changed if they still a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
-from uuid import UUID
 
 from django.db import models
 
-__all__ = ["OBJECT_KEY", "SEQUENCE", "TRANSITION_ID", "Change", "Row", "Unless", "places_of_sequence", "settled"]
+__all__ = ["OBJECT_KEY", "SEQUENCE", "TRANSITION_ID", "Change", "Document", "Row", "Unless", "settled"]
 
 
 class PendingSequence:
@@ -52,17 +51,20 @@ OBJECT_KEY: Final = PerObject("OBJECT_KEY")
 TRANSITION_ID: Final = PerObject("TRANSITION_ID")
 
 
-#: What most values are, and holds nothing: asking an abstract class about each costs a big set a tenth of its time.
-PLAIN = frozenset({str, int, bool, UUID, datetime, type(None)})
-
-
-def places_of_sequence(value: Any) -> tuple[str, ...]:
+class Document(dict[str, Any]):
     """
-    Return under which names a JSON object wants the move's sequence.
+    Hold a JSON object as text, too: what is known of it, beside the names under which the sequence is pending.
+
+    Raises: TypeError, ValueError or RecursionError for what is no JSON.
     """
-    if type(value) in PLAIN:
-        return ()
-    return tuple(name for name, inner in value.items() if inner is SEQUENCE) if isinstance(value, Mapping) else ()
+
+    __slots__ = ("pending", "text")
+
+    def __init__(self, value: Mapping[str, Any], encoder: type[json.JSONEncoder] | None = None) -> None:
+        super().__init__(value)
+        self.pending = tuple(name for name, inner in self.items() if inner is SEQUENCE)
+        known = {name: inner for name, inner in self.items() if inner is not SEQUENCE} if self.pending else self
+        self.text = json.dumps(known, cls=encoder, allow_nan=False, ensure_ascii=False)
 
 
 def settled(value: Any, sequence: int | None) -> Any:
@@ -71,8 +73,9 @@ def settled(value: Any, sequence: int | None) -> Any:
     """
     if value is SEQUENCE:
         return sequence
-    names = places_of_sequence(value)
-    return {**value, **dict.fromkeys(names, sequence)} if names else value
+    if not isinstance(value, dict) or SEQUENCE not in value.values():
+        return value
+    return {name: sequence if inner is SEQUENCE else inner for name, inner in value.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +83,21 @@ class Row:
     """
     Hold one row to insert with a move: a model and the values of its columns by attribute name.
 
-    A column that is left out gets the default of its field. The row does not pass through ``save()``.
+    A column that is left out gets the default of its field. The row does not pass through ``save()``. ``alike`` are
+    columns in which rows of one kind say the same, as pairs that can be hashed: each set of them is a statement of its
+    own, in which they stand written out, so let there be few.
     """
 
     model: type[models.Model]
     values: Mapping[str, Any]
+    alike: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def everything(self) -> dict[str, Any]:
+        """
+        Return the values of all columns that are given.
+        """
+        return {**dict(self.alike), **self.values}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

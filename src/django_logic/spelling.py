@@ -4,25 +4,29 @@ How a statement says a value: as a parameter, written out, or computed by the da
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache, lru_cache
+import json
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import cache, lru_cache, partial
 from typing import Any
+from uuid import UUID
 
 from django.db import connections, models
 
 from django_logic.clock import FromNow
-from django_logic.rows import SEQUENCE, Row, places_of_sequence
+from django_logic.rows import SEQUENCE, Document, Row
 
 __all__ = [
     "BETWEEN",
     "DIFFERS",
     "NUMBERED",
     "fields_by_attribute",
-    "left_out",
     "literal",
     "prepared",
+    "quoted_text",
     "spelled",
     "spelled_row",
+    "written_out",
 ]
 
 #: Marks a JSON object that gets the move's sequence under the names behind it.
@@ -31,6 +35,16 @@ NUMBERED = "numbered:"
 DIFFERS = "differs"
 #: Parts these names; no name in JSON that a database stores holds it.
 BETWEEN = "\0"
+
+
+#: Fields that give the driver such a value as it is.
+READY_IN: dict[type[models.Field[Any, Any]], type] = {
+    models.CharField: str,
+    models.TextField: str,
+    models.UUIDField: UUID,
+}
+#: Defaults that are made anew each time and always say the same; the class stands for no default at all.
+ALWAYS_ALIKE = (models.NOT_PROVIDED, list, dict)
 
 
 @cache
@@ -60,20 +74,30 @@ def spelled(
     """
     by_attribute, shape = fields_by_attribute(model), []
     for name, value in values.items():
-        if value is SEQUENCE:
-            kind = "sequence"
-        elif places := places_of_sequence(value):
-            known = {place: inner for place, inner in value.items() if inner is not SEQUENCE}
-            kind, ready = f"{NUMBERED}{BETWEEN.join(places)}", by_attribute[name].get_db_prep_save(known, connection)
-        elif isinstance(value, FromNow):
-            kind, ready = ("moment", value.seconds) if value.seconds else ("now", None)
-        else:
-            ready = by_attribute[name].get_db_prep_save(value, connection)
-            kind = literal(ready) or "given"
-        if kind in ("given", "moment") or kind.startswith(NUMBERED):
+        kind, ready = said(connection, by_attribute[name], value)
+        if ready is not None:
             parameters[f"{prefix}{name}"] = ready
         shape.append((name, kind))
     return tuple(shape)
+
+
+def said(connection: Any, field: Any, value: Any) -> tuple[str, Any]:
+    """
+    Return how a statement says one value, and its parameter; None for no parameter.
+    """
+    if value is SEQUENCE:
+        return "sequence", None
+    if type(value) is READY_IN.get(type(field)):
+        return ("given", value) if value else ("''", None)
+    if type(field) is models.JSONField and isinstance(value, dict):
+        document = value if isinstance(value, Document) else Document(value, field.encoder)
+        pending = BETWEEN.join(document.pending)
+        return (f"{NUMBERED}{pending}" if pending else "document"), document.text
+    if isinstance(value, FromNow):
+        return ("moment", value.seconds) if value.seconds else ("now", None)
+    ready = field.get_db_prep_save(value, connection)
+    text = literal(ready)
+    return (text, None) if text else ("given", ready)
 
 
 def spelled_row(connection: Any, row: Row, prefix: str, parameters: dict[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -81,37 +105,59 @@ def spelled_row(connection: Any, row: Row, prefix: str, parameters: dict[str, An
     Return how a statement says the values of a new row; those that are left out are the model's defaults.
     """
     shape = spelled(connection, row.model, prefix, row.values, parameters)
-    constant, others = left_out(connection.alias, row.model, tuple(row.values))
+    constant, others = written_out(connection.alias, row.model, tuple(row.values), row.alike)
     if not others:
         return shape + constant
-    return (
-        shape
-        + constant
-        + spelled(connection, row.model, prefix, {name: default() for name, default in others}, parameters)
-    )
+    given = {name: value() for name, value in others}
+    return shape + constant + spelled(connection, row.model, prefix, given, parameters)
 
 
 @lru_cache(maxsize=1024)
-def left_out(
-    alias: str, model: type[models.Model], names: tuple[str, ...]
-) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]]:
+def written_out(
+    alias: str, model: type[models.Model], names: tuple[str, ...], alike: tuple[tuple[str, Any], ...] = ()
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, Callable[[], Any]], ...]]:
     """
-    Return the columns that neither a row nor the database has a value for: those always written alike, the others.
+    Return the columns that a row's own values don't name: those that are written out, and how others are made.
+
+    They say what is alike in rows of its kind, else the default of their field where the database has none.
     """
-    constant, others = [], []
+    known, constant, others = dict(alike), [], []
     for name, entry in fields_by_attribute(model).items():
-        if name in names or entry.db_returning or getattr(entry, "generated", False):
+        is_given = name in known
+        if name in names or (not is_given and (entry.db_returning or getattr(entry, "generated", False))):
             continue
-        text = (
-            None
-            if callable(entry.default)
-            else literal(entry.get_db_prep_save(entry.get_default(), connections[alias]))
-        )
+        make = partial(deepcopy, known[name]) if is_given else entry.get_default
+        is_constant = is_given or entry.default in ALWAYS_ALIKE or not callable(entry.default)
+        text = constant_text(connections[alias], entry, make()) if is_constant else None
         if text is None:
-            others.append((name, entry.get_default))
+            others.append((name, make))
         else:
             constant.append((name, text))
     return tuple(constant), tuple(others)
+
+
+def constant_text(connection: Any, entry: Any, value: Any) -> str | None:
+    """
+    Return the text of a value that many rows share, None for one that can't be written out.
+    """
+    if isinstance(value, FromNow):
+        return None if value.seconds else "now"
+    if type(entry) is models.JSONField and value in ([], {}):
+        return f"'{json.dumps(value)}'::jsonb"
+    ready = entry.get_db_prep_save(value, connection)
+    if isinstance(ready, int) and not isinstance(ready, bool):
+        return str(int(ready))
+    # A server may read what stands behind a backslash in its own way.
+    if isinstance(ready, str) and "\\" not in ready and "\0" not in ready:
+        return quoted_text(ready)
+    return literal(ready)
+
+
+def quoted_text(value: str) -> str:
+    """
+    Write a text out inside a statement with parameters.
+    """
+    return "'{}'".format(value.replace("'", "''").replace("%", "%%"))
 
 
 def literal(ready: Any) -> str | None:

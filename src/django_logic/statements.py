@@ -11,7 +11,7 @@ from django.db import models
 
 from django_logic.moves import HISTORY_COLUMNS
 from django_logic.records import history_model
-from django_logic.spelling import BETWEEN, DIFFERS, NUMBERED, fields_by_attribute
+from django_logic.spelling import BETWEEN, DIFFERS, NUMBERED, fields_by_attribute, quoted_text
 from django_logic.subject import Column
 
 __all__ = ["many_statement", "move_statement", "rows_statement"]
@@ -165,18 +165,14 @@ def placed(kind: str, name: str) -> str:
             return f"STATEMENT_TIMESTAMP() + %({name})s::double precision * INTERVAL '1 second'"
         case "given":
             return f"%({name})s"
+        case "document":
+            return f"%({name})s::jsonb"
         case _ if kind.startswith(NUMBERED):
-            pairs = ", ".join(f'{text_of(place)}, "sequence"' for place in kind.removeprefix(NUMBERED).split(BETWEEN))
+            places = map(quoted_text, kind.removeprefix(NUMBERED).split(BETWEEN))
+            pairs = ", ".join(f'{place}, "sequence"' for place in places)
             return f"%({name})s::jsonb || JSONB_BUILD_OBJECT({pairs})"
         case _:
             return kind
-
-
-def text_of(value: str) -> str:
-    """
-    Write a text out inside a statement with parameters.
-    """
-    return "'{}'".format(value.replace("'", "''").replace("%", "%%"))
 
 
 @lru_cache(maxsize=1024)
@@ -220,7 +216,7 @@ def subject_of(column: Column) -> dict[str, str]:
     """
     names = ("app_label", "model_name", "process_name")
     told = {name: getattr(column, name) for name in names} | {"field_name": column.field.name}
-    return {name: f"{text_of(text)}::varchar" for name, text in told.items()}
+    return {name: f"{quoted_text(text)}::varchar" for name, text in told.items()}
 
 
 def names_of(column: Column, from_null: bool) -> dict[str, str]:

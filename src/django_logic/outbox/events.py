@@ -14,7 +14,7 @@ from django_logic import tracing
 from django_logic.call import hook_keywords, running_within
 from django_logic.hooks import ask
 from django_logic.moves import Move
-from django_logic.outbox.models import OutboxDelivery, OutboxMessage, deliveries_of, new_id
+from django_logic.outbox.models import OutboxMessage, deliveries_of, new_id
 from django_logic.outbox.payloads import checked, plain_data
 from django_logic.rows import SEQUENCE, Row
 from django_logic.states import as_text
@@ -64,18 +64,15 @@ def rows_of(move: Move) -> Iterator[Row]:
     aggregate = f"{column.app_label}.{column.model_name}"
     values = {
         "id": ident,
-        "aggregate": aggregate,
         "key": move.key,
         "topic": told.topic,
         "payload": checked(told.topic, body, is_of_move=True),
         "sequence": SEQUENCE if move.is_write else None,
         "occurred_at": move.occurred_at,
-        "schema": told.schema,
         "traceparent": tracing.current(),
     }
-    yield Row(model=OutboxMessage, values=values)
-    for delivery in deliveries_of(ident, aggregate, move.key, told.topic):
-        yield Row(model=OutboxDelivery, values=delivery)
+    yield Row(model=OutboxMessage, values=values, alike=(("aggregate", aggregate), ("schema", told.schema)))
+    yield from deliveries_of(ident, aggregate, move.key, told.topic)
 
 
 def payload_of(move: Move, told: Told) -> Mapping[str, Any] | None:

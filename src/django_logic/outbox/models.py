@@ -17,11 +17,12 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_logic.clock import FromNow
+from django_logic.clock import NOW
 from django_logic.extension import written
 from django_logic.outbox import destinations, options
 from django_logic.outbox.indexes import OpenRows
 from django_logic.outbox.payloads import checked
+from django_logic.rows import Row
 
 __all__ = ["DeliveryState", "InboxEntry", "OutboxDelivery", "OutboxMessage", "OutboxTally", "deliveries_of", "new_id"]
 
@@ -138,7 +139,9 @@ class OutboxMessage(models.Model):
         """
         Return the deliveries this message needs, not saved yet.
         """
-        return [OutboxDelivery(**one) for one in deliveries_of(self.id, self.aggregate, self.key, self.topic)]
+        return [
+            OutboxDelivery(**row.everything) for row in deliveries_of(self.id, self.aggregate, self.key, self.topic)
+        ]
 
 
 class OutboxDelivery(models.Model):
@@ -221,23 +224,19 @@ class InboxEntry(models.Model):
         return f"{self.consumer}: {self.message_id}"
 
 
-def deliveries_of(ident: uuid.UUID, aggregate: str, key: str, topic: str) -> list[dict[str, Any]]:
+def deliveries_of(ident: uuid.UUID, aggregate: str, key: str, topic: str) -> list[Row]:
     """
-    Return the values of the deliveries a message needs: one a destination, none without a relay of ours.
+    Return the deliveries a message needs: one a destination, none without a relay of ours.
     """
     if not options.has_own_relay():
         return []
-    now = FromNow()
+    # What has no key has no place in an order, so it gets one of its own.
+    own = {"message_id": ident, "key": str(key) if key != "" else str(ident), "topic": topic}
     return [
-        {
-            "message_id": ident,
-            "destination": name,
-            "aggregate": aggregate,
-            # What has no key has no place in an order, so it gets one of its own.
-            "key": str(key) if key != "" else str(ident),
-            "topic": topic,
-            "created": now,
-            "next_attempt_at": now,
-        }
+        Row(
+            model=OutboxDelivery,
+            values=own,
+            alike=(("destination", name), ("aggregate", aggregate), ("created", NOW), ("next_attempt_at", NOW)),
+        )
         for name in destinations.names_for(topic)
     ]

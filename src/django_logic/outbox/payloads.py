@@ -12,11 +12,10 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from django_logic.outbox import options
 from django_logic.outbox.exceptions import PayloadRefused
-from django_logic.rows import SEQUENCE, places_of_sequence
+from django_logic.rows import SEQUENCE, Document
 
 __all__ = ["checked", "plain_data"]
 
-AS_STORED: dict[str, Any] = {"allow_nan": False, "ensure_ascii": False}
 #: How JSON writes these two characters.
 NUL, BACKSLASH = "\\u0000", "\\\\"
 
@@ -58,7 +57,7 @@ class Encoder(DjangoJSONEncoder):
         return super().default(o)
 
 
-def checked(topic: str, payload: Any, *, is_of_move: bool = False) -> dict[str, Any]:
+def checked(topic: str, payload: Any, *, is_of_move: bool = False) -> Document:
     """
     Return a payload that can be stored; only a move's may hold its sequence, which is filled in later.
 
@@ -68,19 +67,18 @@ def checked(topic: str, payload: Any, *, is_of_move: bool = False) -> dict[str, 
         raise PayloadRefused("A message without a topic reaches nobody. Give it one, such as 'stock.counted'.")
     if not isinstance(payload, dict):
         raise PayloadRefused(f"{topic}: a payload is a dict; found {type(payload).__name__}. Return a dict, or None.")
-    pending = places_of_sequence(payload)
-    if pending and not (is_of_move and all(isinstance(name, str) for name in pending)):
-        raise PayloadRefused(
-            f"{topic}: found SEQUENCE under {', '.join(map(repr, pending))}. It is for payloads of moves, whose names"
-            " are text. Give it another name, or leave it out."
-        )
     try:
-        text = json.dumps({**payload, **dict.fromkeys(pending, 0)}, cls=Encoder, **AS_STORED)
-        size = len(text.encode())
+        document = Document(payload, Encoder)
+        size = len(document.text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise PayloadRefused(f"{topic}: the payload is no JSON ({error}). Use text, numbers, lists, dicts.") from error
-    refuse_unfit(topic, text, size)
-    return payload
+    if document.pending and not (is_of_move and all(isinstance(name, str) for name in document.pending)):
+        raise PayloadRefused(
+            f"{topic}: found SEQUENCE under {', '.join(map(repr, document.pending))}. It is for payloads of moves,"
+            " whose names are text. Give it another name, or leave it out."
+        )
+    refuse_unfit(topic, "".join((document.text, *map(json.dumps, document.pending))), size)
+    return document
 
 
 def refuse_unfit(topic: str, text: str, size: int) -> None:

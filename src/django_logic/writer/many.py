@@ -54,7 +54,7 @@ def insert_for_many(row: Row, pks: Sequence[Any], alias: str) -> int:
     Transaction: the caller's.
     """
     members = [Member(pk, str(pk), uuid4(), 0) for pk in pks]
-    rows = [{name: value_for(one, value) for name, value in row.values.items()} for one in members]
+    rows = [{name: value_for(one, value) for name, value in row.everything.items()} for one in members]
     insert_set(row.model, rows, alias)
     return len(members)
 
@@ -76,7 +76,7 @@ def contribute_many(move: Move, members: Iterable[Member]) -> None:
     for member in members:
         single = replace(move, pk=member.pk, key=member.key, transition_id=member.transition_id)
         for row in (*move.rows, *contributed(single)):
-            values = {name: value_for(member, value) for name, value in row.values.items()}
+            values = {name: value_for(member, value) for name, value in row.everything.items()}
             waiting.setdefault(row.model, []).append(values)
     for model, rows in waiting.items():
         insert_set(model, rows, move.alias)

@@ -88,12 +88,12 @@ def apply_by_statement(move: Move, rows: tuple[Row, ...]) -> int:
     sql = move_statement(column, told, shape, change, move.expected is None)
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
-        written = cursor.fetchone()
-    if written is None:
+        found = cursor.fetchone()
+    if found is None:
         raise MoveLost
-    if move.change is not None and not written[1]:
+    if move.change is not None and not found[1]:
         raise ChangeLost
-    return int(written[0])
+    return int(found[0])
 
 
 def spelled_change(connection: Any, change: Change, parameters: dict[str, Any]) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ def insert_rows(rows: Iterable[Row], alias: str, sequence: int | None = None) ->
     Insert rows through the ORM.
     """
     for row in rows:
-        values = {name: settled(value, sequence) for name, value in row.values.items()}
+        values = {name: settled(value, sequence) for name, value in row.everything.items()}
         table(row.model, alias).bulk_create([row.model(**values)])
 
 

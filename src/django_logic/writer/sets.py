@@ -16,7 +16,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, models
 
 from django_logic.clock import FromNow
-from django_logic.spelling import DIFFERS, fields_by_attribute, left_out, spelled
+from django_logic.spelling import DIFFERS, fields_by_attribute, spelled, written_out
 from django_logic.statements import rows_statement
 from django_logic.writer.rows import table
 
@@ -43,9 +43,9 @@ def insert_by_statement(model: type[models.Model], rows: Sequence[Mapping[str, A
     names = tuple(rows[0])
     if any(tuple(row) != names for row in rows):
         return False
-    constant, others = left_out(alias, model, names)
+    constant, others = written_out(alias, model, names)
     columns = {name: [row[name] for row in rows] for name in names}
-    columns |= {name: [default() for _row in rows] for name, default in others}
+    columns |= {name: [value() for _row in rows] for name, value in others}
     alike = {name: values[0] for name, values in columns.items() if are_alike(values)}
     differing = {name: in_json(alias, model, name, columns[name]) for name in columns if name not in alike}
     if not differing or None in differing.values() or any(map(is_expression, alike.values())):

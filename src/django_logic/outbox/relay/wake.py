@@ -43,8 +43,13 @@ def wake(alias: str) -> None:
     """
     Wake the relays of a database after the commit.
     """
-    if connections[alias].vendor == "postgresql" and options.has_own_relay():
+    connection = connections[alias]
+    if connection.vendor != "postgresql" or not options.has_own_relay():
+        return
+    if connection.in_atomic_block or not connection.get_autocommit():
         once_after_commit(alias, Wake(alias))
+    else:
+        Wake(alias)()
 
 
 def looks(longest: float) -> Iterator[float]:
