@@ -163,13 +163,15 @@ def test_event_that_can_not_be_written_is_dead(receiver: Receiver, webhook: Make
         *((status, Fate.SENT) for status in (200, 201, 202, 204, 299)),
         (410, Fate.DEAD),
         *((status, Fate.FAILED) for status in (300, 301, 302, 303, 304, 307, 308)),
-        *((status, Fate.FAILED) for status in (400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 425, 429)),
-        *((status, Fate.FAILED) for status in (500, 501, 502, 503, 504)),
+        *((status, Fate.FAILED) for status in (400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 425)),
+        *((status, Fate.FAILED) for status in (500, 501, 505, 507)),
+        *((status, Fate.UNAVAILABLE) for status in (429, 502, 503, 504)),
     ],
 )
 def test_status_decides_the_fate(status: int, fate: Fate, receiver: Receiver, webhook: Make) -> None:
     """
-    2xx means that it has arrived, 410 that nothing ever will, and all else that another attempt may help.
+    2xx means that it has arrived, 410 that nothing ever will, some that nothing is taken for now, and all else that
+    another attempt may help.
     """
     receiver.answer = lambda handler: handler.reply(status)
 

@@ -17,14 +17,16 @@ from tests.outbox.receivers import Handler
 from tests.servers import are_required
 
 try:
+    import httpx
     import trustme
     from cloudevents.core.bindings.http import HTTPMessage, from_http
     from standardwebhooks import Webhook as Verifier
     from standardwebhooks import WebhookVerificationError
 
     from django_logic.outbox.envelope import FORMAT, as_cloud_event
+    from django_logic.outbox.publishers.answers import rest_after
     from django_logic.outbox.publishers.egress import is_public
-    from django_logic.outbox.publishers.webhook import MOST_REDIRECTS, Webhook
+    from django_logic.outbox.publishers.webhook import MOST_MET, MOST_REDIRECTS, Webhook
 except ModuleNotFoundError:
     if are_required():
         raise
@@ -34,6 +36,7 @@ __all__ = [
     "FIXTURES",
     "FORMAT",
     "INSIDE",
+    "MOST_MET",
     "MOST_REDIRECTS",
     "NAME",
     "NEW",
@@ -51,8 +54,10 @@ __all__ = [
     "event",
     "fates",
     "from_http",
+    "httpx",
     "is_public",
     "redirect",
+    "rest_after",
     "trustme",
 ]
 

@@ -2,19 +2,22 @@
 Deliver events to one webhook, over httpx, signed as Standard Webhooks has it.
 
 An endpoint that can't be connected to (refused, unknown, no answer to the connect, no valid certificate) takes nothing
-for now, whatever is sent: that costs no attempt. After a connection nobody knows what has arrived, and the payload may
-be why the receiver hangs or breaks off: that is a failed attempt. So is each answer but 2xx, as receivers get mended,
-and except 410 Gone, by which a receiver wants no more. ``Retry-After`` is ignored: pauses are the relay's.
+for now, whatever is sent: that costs no attempt. Nor does an answer that says so: 429, 502, 503, 504. Where others are
+taken between two of these to one event, it may be to blame: 503 puts it off, 502 and 504 fail it. After a connection
+without an answer nobody knows what has arrived, and the payload may be why the receiver hangs or breaks off: that is a
+failed attempt. So is each other answer but 2xx, as receivers get mended, and except 410 Gone: it wants no more.
 """
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
+from time import monotonic
+from uuid import UUID
 
 import httpx
 import standardwebhooks
@@ -23,7 +26,8 @@ from cloudevents.core.bindings.http import HTTPMessage, to_binary, to_structured
 from django_logic.outbox.envelope import FORMAT, as_cloud_event
 from django_logic.outbox.event import Event
 from django_logic.outbox.exceptions import BrokerUnavailable, Undeliverable
-from django_logic.outbox.publishers import Fate, Result, dead, egress, failed, options, sent, told, unavailable
+from django_logic.outbox.publishers import Fate, Result, dead, egress, failed, options, told, unavailable
+from django_logic.outbox.publishers.answers import BLAMING, beginning, judge, rest_after
 
 __all__ = ["Webhook"]
 
@@ -32,10 +36,8 @@ FLAGS = ("follow_redirects", "allow_private", "allow_http", "trust_env")
 #: The redirects that keep a POST what it is.
 KEEPING = frozenset({HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT})
 MOST_REDIRECTS = 5
-#: Bytes of an answer that are read, so that its connection can be used again.
-MOST_READ = 65_536
-#: Characters of an answer that are told.
-MOST_TOLD = 200
+#: How many events are remembered that met a receiver that is away.
+MOST_MET = 1000
 #: Characters of the least secret that Standard Webhooks has: 24 bytes.
 LEAST_SECRET = 32
 #: Stands in messages for what must not be told.
@@ -47,6 +49,7 @@ class Webhook:
     """
     Post each event to ``url``, one after the other over one connection.
 
+    So one publisher has one receiver: what says that this takes nothing for now is told of the whole destination.
     Every one of ``secrets`` signs, so that a receiver verifies with the old or the new one. The signature is over id,
     time and body: in the mode "binary" the topic and the other attributes are in headers, and not signed.
     """
@@ -88,6 +91,10 @@ class Webhook:
             raise options.refusal("Webhook", "trust_env", self.trust_env, needed)
         self._context = trusting(self.ca_file, trust_env=self.trust_env)
         self._client: httpx.Client | None = None
+        self._rests_until = monotonic()
+        self._taken = 0
+        #: How many events had been taken when an event last met that the receiver is away, by the event.
+        self._met: dict[UUID, int] = {}
 
     def publish(self, events: Sequence[Event]) -> Sequence[Result]:
         """
@@ -142,9 +149,11 @@ class Webhook:
         except (Undeliverable, TypeError, ValueError) as error:
             return dead(error)
         host = self._url.host
+        if (left := self._rests_until - monotonic()) > 0:
+            return unavailable(f"{host} asked to be left alone, for another {left:.0f} s.")
         try:
             with closing(self._post(request)) as answer:
-                return judge(host, answer)
+                return self._weighed(event, answer)
         except egress.AddressRefused as error:
             if error.host == self._url.raw_host.decode():
                 raise
@@ -153,6 +162,21 @@ class Webhook:
             return unavailable(f"{host} can't be reached: {told(error)}")
         except egress.BROKEN as error:
             return failed(f"{host} did not answer: {told(error)}")
+
+    def _weighed(self, event: Event, answer: httpx.Response) -> Result:
+        result = judge(self._url.host, answer)
+        if result.fate is Fate.SENT:
+            self._taken += 1
+            self._met.pop(event.id, None)
+        elif answer.status_code in BLAMING:
+            before, self._met[event.id] = self._met.pop(event.id, self._taken), self._taken
+            if len(self._met) > MOST_MET:
+                del self._met[next(iter(self._met))]
+            if before < self._taken:
+                return BLAMING[answer.status_code](result.error)
+        if result.fate is Fate.UNAVAILABLE:
+            self._rests_until = monotonic() + rest_after(answer)
+        return result
 
     def _request(self, event: Event) -> httpx.Request:
         message: HTTPMessage = MODES[self.mode](as_cloud_event(event), FORMAT)
@@ -218,31 +242,3 @@ def trusting(ca_file: str, *, trust_env: bool) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
         raise options.refusal("Webhook", "ca_file", ca_file, f"a file of certificates ({error})") from error
-
-
-def judge(host: str, answer: httpx.Response) -> Result:
-    """
-    Return the fate that an answer means; its status counts, even when its body breaks off.
-    """
-    words = beginning(answer)
-    if answer.is_success:
-        return sent()
-    error = f"{host} answered {answer.status_code}"
-    if answer.is_redirect:
-        error += f", a redirect to {answer.headers.get('location', 'nowhere')!r:.{MOST_TOLD}} that is not followed"
-    error += f": {words}" if words else "."
-    return dead(error) if answer.status_code == HTTPStatus.GONE else failed(error)
-
-
-def beginning(answer: httpx.Response) -> str:
-    """
-    Read an answer to its end if it is near, and return its first words as one line of text.
-    """
-    read = bytearray()
-    with suppress(*egress.BROKEN):
-        for piece in answer.iter_raw():
-            read += piece
-            if len(read) > MOST_READ:
-                break
-    text = bytes(read[: 4 * MOST_TOLD]).decode(errors="replace")
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:MOST_TOLD]
