@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from django.db import models
@@ -60,11 +61,20 @@ class Document(dict[str, Any]):
 
     __slots__ = ("pending", "text")
 
-    def __init__(self, value: Mapping[str, Any], encoder: type[json.JSONEncoder] | None = None) -> None:
+    def __init__(self, value: Mapping[str, Any], encoder: Any = None) -> None:
         super().__init__(value)
         self.pending = tuple(name for name, inner in self.items() if inner is SEQUENCE)
         known = {name: inner for name, inner in self.items() if inner is not SEQUENCE} if self.pending else self
-        self.text = json.dumps(known, cls=encoder, allow_nan=False, ensure_ascii=False)
+        self.text = writer_of_json(encoder).encode(known)
+
+
+@cache
+def writer_of_json(encoder: Any) -> json.JSONEncoder:
+    """
+    Return what writes JSON as databases store it.
+    """
+    made: json.JSONEncoder = (encoder or json.JSONEncoder)(allow_nan=False, ensure_ascii=False)
+    return made
 
 
 def settled(value: Any, sequence: int | None) -> Any:

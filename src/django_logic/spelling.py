@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from datetime import datetime
 from functools import cache, lru_cache, partial
 from typing import Any
 from uuid import UUID
@@ -36,12 +37,12 @@ DIFFERS = "differs"
 #: Parts these names; no name in JSON that a database stores holds it.
 BETWEEN = "\0"
 
-
 #: Fields that give the driver such a value as it is.
 READY_IN: dict[type[models.Field[Any, Any]], type] = {
     models.CharField: str,
     models.TextField: str,
     models.UUIDField: UUID,
+    models.DateTimeField: datetime,
 }
 #: Defaults that are made anew each time and always say the same; the class stands for no default at all.
 ALWAYS_ALIKE = (models.NOT_PROVIDED, list, dict)
@@ -53,6 +54,15 @@ def fields_by_attribute(model: type[models.Model]) -> dict[str, Any]:
     Return a model's columns by the attribute that holds them.
     """
     return {entry.attname: entry for entry in model._meta.concrete_fields}
+
+
+@cache
+def ready_types(model: type[models.Model]) -> dict[str, type | None]:
+    """
+    Return of what type a value is that a model's column takes as it is.
+    """
+    targets = {name: getattr(entry, "target_field", entry) for name, entry in fields_by_attribute(model).items()}
+    return {name: READY_IN.get(type(target)) for name, target in targets.items()}
 
 
 def prepared(connection: Any, options: Any, prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,13 +82,23 @@ def spelled(
     What is the same for most rows is written out: a driver that binds on the client parses a long statement with many
     parameters anew each time, and cannot tell the type of a missing value.
     """
-    by_attribute, shape = fields_by_attribute(model), []
+    by_attribute, ready_in, shape = fields_by_attribute(model), ready_types(model), []
     for name, value in values.items():
-        kind, ready = said(connection, by_attribute[name], value)
+        if type(value) is ready_in[name] and is_ready(value):
+            kind, ready = "given", value
+        else:
+            kind, ready = said(connection, by_attribute[name], value)
         if ready is not None:
             parameters[f"{prefix}{name}"] = ready
         shape.append((name, kind))
     return tuple(shape)
+
+
+def is_ready(value: Any) -> bool:
+    """
+    Tell whether a value of a fitting type needs no more than to be given: a text that is not empty, a time with a zone.
+    """
+    return value.tzinfo is not None if type(value) is datetime else value != ""
 
 
 def said(connection: Any, field: Any, value: Any) -> tuple[str, Any]:
@@ -87,8 +107,6 @@ def said(connection: Any, field: Any, value: Any) -> tuple[str, Any]:
     """
     if value is SEQUENCE:
         return "sequence", None
-    if type(value) is READY_IN.get(type(field)):
-        return ("given", value) if value else ("''", None)
     if type(field) is models.JSONField and isinstance(value, dict):
         document = value if isinstance(value, Document) else Document(value, field.encoder)
         pending = BETWEEN.join(document.pending)

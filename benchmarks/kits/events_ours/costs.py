@@ -28,7 +28,7 @@ from kits.events_ours.outbox import Ours
 OFF, ON, NONE = "off", "on", "none"
 MODELS = {"fast": Order, "effect": EffectOrder, "spaced": Order}
 #: Longer than a process is silent after a word to relays, so that each move sends one.
-PAUSE = 0.021
+PAUSE = 0.051
 
 
 @contextmanager

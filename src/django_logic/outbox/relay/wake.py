@@ -16,7 +16,7 @@ from django_logic.wakeup import EVENTS, notify, once_after_commit
 __all__ = ["looks", "wake"]
 
 #: A process sends at most one word in this time, since each costs a trip to the database. Seconds.
-QUIET_TIME = 0.02
+QUIET_TIME = 0.05
 #: A relay that has found something looks again after this time, and then less and less often: well within it is the
 #: quiet time of whoever woke it, so moves that sent no word are found as quickly. Seconds.
 FIRST_LOOK, GROWTH = 0.005, 2.0
@@ -34,7 +34,7 @@ class Wake:
 
     def __call__(self) -> None:
         now = time.monotonic()
-        if now - _sent_at.get(self.alias, -QUIET_TIME) >= QUIET_TIME:
+        if now - _sent_at.get(self.alias, -QUIET_TIME) >= QUIET_TIME and options.has_own_relay():
             _sent_at[self.alias] = now
             notify(EVENTS, self.alias, "")
 
@@ -44,7 +44,7 @@ def wake(alias: str) -> None:
     Wake the relays of a database after the commit.
     """
     connection = connections[alias]
-    if connection.vendor != "postgresql" or not options.has_own_relay():
+    if connection.vendor != "postgresql":
         return
     if connection.in_atomic_block or not connection.get_autocommit():
         once_after_commit(alias, Wake(alias))
