@@ -60,25 +60,28 @@ class Listener:
         now = time.monotonic()
         if not self.is_possible:
             return False
-        if self._wrapper is None:
-            return now >= self._try_at and self.connect()
+        is_new = self._wrapper is None
+        if is_new and not (now >= self._try_at and self.connect()):
+            return False
         if self._probed_at is not None and now - self._probed_at > ANSWER_WITHIN:
             self.call_deaf()
         if now >= self._prove_at:
             self._prove_at = now + PROVE_EVERY
             self.prove(now)
-        return False
+        return is_new
 
     def prove(self, now: float) -> None:
         """
-        Send a word to oneself; only one that went out is waited for.
+        Send a word to oneself, once more where the session was dead; only one that went out is waited for.
         """
-        try:
-            send(self.channel, self.send_alias, self.probe)
-        except (DatabaseError, InterfaceError):  # a database that is away is told of elsewhere
-            connections[self.send_alias].close_if_unusable_or_obsolete()
-        else:
-            self._probed_at = now
+        for _session in range(2):
+            try:
+                send(self.channel, self.send_alias, self.probe)
+            except (DatabaseError, InterfaceError):  # a database that is away is told of elsewhere
+                connections[self.send_alias].close_if_unusable_or_obsolete()
+            else:
+                self._probed_at = now
+                return
 
     def connect(self) -> bool:
         """

@@ -401,7 +401,7 @@ def test_message_that_kills_its_relays_is_dead_in_the_end(settings: Any) -> None
 
     assert publisher.batches == []
     assert fates(pk) == [("dead", 3)]
-    assert row(pk).error.startswith("[lost] the relay that had it died or hung, 3 times.")
+    assert row(pk).error.startswith("[lost] the relay that had it died or was frozen, 3 times.")
     assert row(pk).handled == ["shop.a"]
 
 

@@ -37,7 +37,8 @@ WRONG: dict[str, list[Any]] = {
     "OUTBOX_RETRY_SECONDS": [-1, "5", True, float("nan"), float("inf")],
     "OUTBOX_RETRY_LIMIT_SECONDS": [-1, "5", True, float("nan"), float("inf")],
     "OUTBOX_LEASE_SECONDS": [0, "60", True, float("nan"), float("inf")],
-    "OUTBOX_KEEP_DAYS": [-1, "7", True, float("nan"), float("inf")],
+    "OUTBOX_KEEP_DAYS": [-1, "7", True, float("nan"), float("inf"), 36_526],
+    "OUTBOX_INBOX_DAYS": [0, -1, "7", True, float("nan"), float("inf"), 36_526],
 }
 
 

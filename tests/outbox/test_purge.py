@@ -21,7 +21,8 @@ from tests.races.together import Worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-OLD = 5_000
+#: A purge of so many rows deadlocked elsewhere.
+OLD = 50_000
 
 
 def write_old(count: int) -> None:
@@ -34,12 +35,15 @@ def write_old(count: int) -> None:
 
 def test_purge_beside_a_writer_ends(bind: Bind) -> None:
     """
-    While moves go on, thousands of old messages go; no move fails, and none of what they tell is lost.
+    While moves go on all old messages go; no move fails, none of what they tell is lost, what is due or dead stays.
     """
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has one writer at a time")
     bind(declare(Transition("open", ["new"], "opened")))
     write_old(OLD)
+    dead, due = write("dead", "due")
+    OutboxDelivery.objects.filter(pk=dead).update(state=DeliveryState.DEAD, is_open=False)
+    OutboxDelivery.objects.filter(pk__in=[dead, due]).update(created=FromNow(-8 * 86_400))
     is_moving, is_over = threading.Event(), threading.Event()
 
     def move() -> int:
@@ -59,22 +63,41 @@ def test_purge_beside_a_writer_ends(bind: Bind) -> None:
     moved = writer.result()
 
     assert gone == 2 * OLD
-    assert (OutboxMessage.objects.count(), fates()) == (moved, [("pending", 0)] * moved)
+    assert (OutboxMessage.objects.count(), fates()) == (moved + 2, [("dead", 0)] + [("pending", 0)] * (moved + 1))
+
+
+def write_sent_behind(young: int) -> None:
+    """
+    Write an old sent message behind young ones.
+    """
+    *_young, last = write(*map(str, range(young + 1)))
+    OutboxDelivery.objects.update(state=DeliveryState.SENT, is_open=False, sent_at=FromNow())
+    OutboxDelivery.objects.filter(pk=last).update(sent_at=FromNow(-8 * 86_400))
+
+
+def test_purge_finds_what_is_behind_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    What is old goes, though more than a batch of rows before it were delivered late.
+    """
+    monkeypatch.setattr(purging, "BATCH", 2)
+    write_sent_behind(5)
+
+    assert relay.purge() == 2
+    assert OutboxMessage.objects.count() == 5
 
 
 def test_purge_looks_at_the_first_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    What is old behind a batch of young rows waits for these, so that no purge reads all that is kept.
+    What is old behind very many young rows waits for these, so that no purge reads all that is kept.
     """
     monkeypatch.setattr(purging, "BATCH", 2)
-    *young, last = write(*"abc")
-    OutboxDelivery.objects.update(state=DeliveryState.SENT, is_open=False, sent_at=FromNow())
-    OutboxDelivery.objects.filter(pk=last).update(sent_at=FromNow(-8 * 86_400))
+    monkeypatch.setattr(purging, "LOOKS", 2)
+    write_sent_behind(4)
 
     behind = relay.purge()
-    OutboxDelivery.objects.filter(pk__in=young).update(sent_at=FromNow(-8 * 86_400))
+    OutboxDelivery.objects.update(sent_at=FromNow(-8 * 86_400))
 
-    assert (behind, relay.purge()) == (0, 6)
+    assert (behind, relay.purge()) == (0, 10)
 
 
 def test_without_a_relay_messages_go_by_their_age(settings: object) -> None:

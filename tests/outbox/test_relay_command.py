@@ -206,7 +206,7 @@ def test_upkeep_that_finds_nothing_old_or_something_goes_on() -> None:
     """
     (ticket,) = tickets(1)
     ask(ticket, "one", "two")
-    often = {"django_logic.outbox.relay.running.PURGE_EVERY": 0.01}
+    often = {"django_logic.outbox.relay.members.PURGE_EVERY": 0.01}
 
     with relay(*OFTEN, logic={"OUTBOX_KEEP_DAYS": 0}, constants=often) as running:
         until(lambda: len(sights()) == 2)

@@ -19,6 +19,7 @@ from django_logic.outbox.relay.running import RelayPlan
 from tests.app.models import Ticket
 from tests.outbox.relays import OFTEN, ask, deliveries, is_all_sent, relay, run_relay, tickets
 from tests.outbox.seen import sequences
+from tests.outbox.servers import HOST, silent
 from tests.worker.gates import Gate
 from tests.worker.looks import sql, until
 
@@ -169,20 +170,19 @@ def test_other_signals_are_taken_off_the_pipe() -> None:
     A signal that the project handles wakes the relay once, and does not keep it busy for ever.
     """
     running = Running(RelayPlan(destinations=()))
-    running.threads[running.upkeep] = threading.current_thread()  # no other is started
+    running.threads = dict.fromkeys(running.members, threading.current_thread())  # no other is started
     os.write(running.writer, b"x")
 
     running.turn()
 
     assert select.select([running.reader], [], [], 0)[0] == []
-    running.listener.close()
 
 
 def test_stop_does_not_wait_for_upkeep() -> None:
     """
     While upkeep waits for somebody's lock a relay ends at once when it is told to.
     """
-    often = {"django_logic.outbox.relay.running.PURGE_EVERY": 0.01}
+    often = {"django_logic.outbox.relay.members.PURGE_EVERY": 0.01}
 
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"LOCK TABLE {InboxEntry._meta.db_table} IN ACCESS EXCLUSIVE MODE")
@@ -191,3 +191,20 @@ def test_stop_does_not_wait_for_upkeep() -> None:
             running.term()
 
             assert running.wait(10) == 0
+
+
+def test_stop_does_not_wait_for_a_server_that_is_silent() -> None:
+    """
+    Where the database to listen on takes the connection and says nothing, events are delivered, and a stop is heard.
+    """
+    (ticket,) = tickets(1)
+    ask(ticket, "one")
+
+    with (
+        silent() as port,
+        relay(*OFTEN, "--listen-database", "other", databases={"other": {"HOST": HOST, "PORT": port}}) as running,
+    ):
+        until(is_all_sent())
+        running.term()
+
+        assert running.wait(10) == 0

@@ -18,6 +18,7 @@ __all__ = [
     "SUBSCRIBERS",
     "backoff",
     "has_own_relay",
+    "inbox_days",
     "keep_days",
     "lease_seconds",
     "max_attempts",
@@ -45,6 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "OUTBOX_RETRY_LIMIT_SECONDS": 900,
     "OUTBOX_LEASE_SECONDS": 60,
     "OUTBOX_KEEP_DAYS": 7,
+    "OUTBOX_INBOX_DAYS": 30,
 }
 
 
@@ -94,6 +96,7 @@ def register() -> None:
         "OUTBOX_RETRY_LIMIT_SECONDS": numbers.duration(),
         "OUTBOX_LEASE_SECONDS": numbers.duration(least=1),
         "OUTBOX_KEEP_DAYS": numbers.duration(86_400),
+        "OUTBOX_INBOX_DAYS": numbers.duration(86_400, above=0),
     }
     conf.register_settings(DEFAULTS, rules)
 
@@ -155,3 +158,10 @@ def keep_days() -> float:
     Return for how many days messages are kept that everybody has got.
     """
     return float(conf.read("OUTBOX_KEEP_DAYS"))
+
+
+def inbox_days() -> float:
+    """
+    Return for how many days a consumer remembers a message it has taken.
+    """
+    return float(conf.read("OUTBOX_INBOX_DAYS"))

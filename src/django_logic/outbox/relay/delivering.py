@@ -1,8 +1,8 @@
 """
 Delivering one claim: each round publishes one message of every key, and a key whose message fails goes no further.
 
-Nothing is published inside a transaction. The lease is watched between calls of the publisher: what can't be finished
-in time is kept for longer, and what was lost to another relay is left to it.
+Nothing is published inside a transaction. The lease is renewed between calls of the publisher, and during a long one by
+another thread; what was lost to another relay is left to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from django_logic.outbox.publishers import BATCH_SIZE, Fate, Publisher, Result, 
 from django_logic.outbox.relay import mark
 from django_logic.outbox.relay.claim import Claim, Item, Place
 
-__all__ = ["Delivered", "deliver"]
+__all__ = ["Delivered", "Delivery", "deliver"]
 
 logger = logging.getLogger("django-logic.relay")
 
@@ -31,8 +31,8 @@ logger = logging.getLogger("django-logic.relay")
 RENEW_AFTER, STOP_AFTER = 0.4, 0.8
 GONE = "[gone] the message of this delivery was deleted."
 LOST = (
-    "[lost] the relay that had it died or hung, {attempts} times. Look for what kills it, or takes longer than"
-    " OUTBOX_LEASE_SECONDS, then replay."
+    "[lost] the relay that had it died or was frozen, {attempts} times. Look for what kills it, or hangs until it is"
+    " killed, then replay."
 )
 
 
@@ -100,17 +100,29 @@ class Delivery:
         """
         if self.must_stop():
             return False
-        passed = time.monotonic() - self.leased_at
-        if passed < self.lease * RENEW_AFTER:
+        if not self.is_renewal_due():
             return True
         self.mark_sent()
-        if passed > self.lease * STOP_AFTER or not mark.renew(
-            self.alias, self.claim.token, list(self.waiting.values())
-        ):
+        if time.monotonic() - self.leased_at > self.lease * STOP_AFTER or not self.renew():
             logger.warning("A lease ran out under a slow publisher; %d messages go back", len(self.waiting))
             return False
-        self.leased_at = time.monotonic()
         return True
+
+    def is_renewal_due(self) -> bool:
+        """
+        Tell whether so much of the lease has passed that it has to be renewed.
+        """
+        return time.monotonic() - self.leased_at >= self.lease * RENEW_AFTER
+
+    def renew(self) -> bool:
+        """
+        Keep what is not marked yet for another lease; False when not all of it was still ours. Any thread may call it.
+        """
+        now = time.monotonic()
+        is_ours = mark.renew(self.alias, self.claim.token, [*self.waiting.values(), *self.sent])
+        if is_ours:
+            self.leased_at = now
+        return is_ours
 
     def publish(self, batch: Sequence[Item]) -> None:
         """

@@ -18,7 +18,7 @@ from django_logic.outbox import destinations
 from django_logic.outbox.publishers import Fate
 from django_logic.outbox.relay import mark
 from django_logic.outbox.relay.claim import BEGINNING, Place, claim
-from django_logic.outbox.relay.delivering import deliver
+from django_logic.outbox.relay.delivering import Delivery
 from django_logic.outbox.relay.wake import looks
 
 __all__ = ["Lane"]
@@ -46,6 +46,8 @@ class Lane:
         self.publisher = destinations.make_publisher(destination)
         self.keys = FEW if getattr(self.publisher, "batch_size", MANY) < FEW else MANY
         self.after = BEGINNING
+        #: What is being delivered, for who keeps its lease.
+        self.delivery: Delivery | None = None
         self.outages = 0
         #: Keys of events that may have brought the destination down, rather than met it so.
         self.suspects: set[Place] = set()
@@ -92,7 +94,11 @@ class Lane:
                 self.rest()
             return
         self.pauses = looks(self.poll)
-        delivered = deliver(self.alias, claimed, self.publisher, self.must_stop, self.suspects)
+        self.delivery = Delivery(self.alias, claimed, self.publisher, self.must_stop, self.suspects)
+        try:
+            delivered = self.delivery.run()
+        finally:
+            self.delivery = None
         self.fates.update(delivered.fates)
         if delivered.outage:
             self.pause(delivered.outage)

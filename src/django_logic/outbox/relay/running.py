@@ -1,7 +1,8 @@
 """
-A relay at work: a thread for each destination, and this one, which hears of events and signals and does upkeep.
+A relay at work: a thread for each destination and those beside them, kept by the one that hears signals.
 
-Destinations do not wait for each other. Any number of relays may run; they share the work by their claims.
+Destinations do not wait for each other, and signals for nobody. Any number of relays may run; they share the work
+by their claims.
 """
 
 from __future__ import annotations
@@ -17,21 +18,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 
 from django_logic.databases import close_databases, own_databases
 from django_logic.listener import Listener
 from django_logic.outbox import destinations, options
 from django_logic.outbox.relay.lane import Lane
-from django_logic.outbox.relay.purging import forget_taken, keep_seconds, purge_batch
+from django_logic.outbox.relay.members import TICK, Ear, Keeper, Upkeep
 from django_logic.wakeup import EVENTS, wakeup_pipe
 
 __all__ = ["Relay", "RelayPlan", "accompany", "check"]
 
 logger = logging.getLogger("django-logic.relay")
-
-#: How often to look at threads and the clock, and how often to purge; seconds.
-TICK, PURGE_EVERY = 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,39 +55,6 @@ class RelayPlan:
         return self.name or f"{socket.gethostname()}:{os.getpid()}"
 
 
-class Upkeep:
-    """
-    Delete what is old, in a thread of its own: it waits for locks, and signals must not wait with it.
-    """
-
-    destination = "upkeep"
-
-    def __init__(self, alias: str) -> None:
-        self.alias = alias
-
-    def run(self) -> None:
-        """
-        Live the life of the thread, which ends with the process.
-        """
-        pause = PURGE_EVERY
-        while True:
-            time.sleep(pause)
-            pause = TICK if self.delete() else PURGE_EVERY
-
-    def delete(self) -> bool:
-        """
-        Delete a batch; return whether there was one, which calls for the next at once.
-        """
-        try:
-            age = keep_seconds()
-            return bool(purge_batch(self.alias, age) or forget_taken(self.alias, age))
-        except (DatabaseError, InterfaceError) as error:
-            logger.warning("Old events could not be deleted now: %s", error)
-            return False
-        finally:
-            connections.close_all()
-
-
 class Relay:
     """
     Run until a signal ends it.
@@ -99,13 +64,18 @@ class Relay:
         self.plan = plan
         self.signals: list[int] = []
         self.reader, self.writer = wakeup_pipe()
-        self.listener = Listener(EVENTS, plan.listen_alias or plan.alias, plan.alias, plan.label)
         self.lanes = [
             Lane(plan.alias, name, plan.label, plan.poll, must_stop=lambda: bool(self.signals))
             for name in plan.destinations
         ]
-        self.upkeep = Upkeep(plan.alias)
-        self.threads: dict[Lane | Upkeep, threading.Thread] = {}
+        self.ear = Ear(Listener(EVENTS, plan.listen_alias or plan.alias, plan.alias, plan.label), self.lanes)
+        self.members: list[Lane | Ear | Keeper | Upkeep] = [
+            *self.lanes,
+            self.ear,
+            Keeper(self.lanes),
+            Upkeep(plan.alias),
+        ]
+        self.threads: dict[Lane | Ear | Keeper | Upkeep, threading.Thread] = {}
 
     def run(self) -> int:
         """
@@ -122,7 +92,6 @@ class Relay:
             return self.stop()
         finally:
             signal.set_wakeup_fd(-1)
-            self.listener.close()
             connections.close_all()
 
     def note_signal(self, number: int, _frame: Any) -> None:
@@ -133,25 +102,18 @@ class Relay:
 
     def turn(self) -> None:
         """
-        Look after threads, signals and words once.
+        Look after threads and signals once.
         """
         self.staff()
-        if self.listener.attend():
-            self.tell()
-        heard = self.listener.fileno()
-        sources = [self.reader] + ([heard] if heard is not None else [])
-        ready, _, _ = select.select(sources, [], [], TICK)
-        if self.reader in ready:  # any signal the process handles writes there, others' too
+        ready, _, _ = select.select([self.reader], [], [], TICK)
+        if ready:  # any signal the process handles writes there, others' too
             os.read(self.reader, 512)
-        if heard is not None and heard in ready and self.listener.heard():
-            self.tell()
 
     def staff(self) -> None:
         """
-        Start a thread for each destination and for upkeep, where there is none; one that broke is replaced.
+        Start a thread for each member that has none; one that broke is replaced.
         """
-        members: list[Lane | Upkeep] = [*self.lanes, self.upkeep]
-        for member in members:
+        for member in self.members:
             thread = self.threads.get(member)
             if thread is None or not thread.is_alive():
                 if thread is not None:
@@ -160,21 +122,14 @@ class Relay:
                 self.threads[member] = thread
                 thread.start()
 
-    def tell(self) -> None:
-        """
-        Tell every thread that there are news.
-        """
-        for lane in self.lanes:
-            lane.news.set()
-
     def stop(self) -> int:
         """
         Let each thread finish what it publishes; the rest goes back. A second signal ends it at once.
         """
         logger.info("Stopping: what is being published is finished, within %.0f s", self.plan.grace)
         deadline = time.monotonic() + self.plan.grace
-        self.tell()
-        # Upkeep may wait for a lock of somebody else's, and nothing is lost with it.
+        self.ear.tell()
+        # The other members may wait for a server or somebody's lock, and nothing is lost with them.
         threads = {lane.destination: self.threads[lane] for lane in self.lanes if lane in self.threads}
         while any(thread.is_alive() for thread in threads.values()):
             left = deadline - time.monotonic()
