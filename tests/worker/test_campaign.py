@@ -24,6 +24,8 @@ from tests.worker_app.models import Job
 #: Repeats the choices of an earlier run, though not the moments at which the machine carries them out.
 SEED = "DL_CAMPAIGN_SEED"
 JOBS, SECONDS, DRAINED_WITHIN = 60, 12.0, 22.0
+#: What follows work waits so long for an object that is busy, and several may wait for one.
+WAIT_FOR_A_BUSY_ONE = {"django_logic.background.durable.BUSY_PAUSE": 0.5}
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("only_postgres")]
 
@@ -39,7 +41,7 @@ def test_work_is_done_once_whatever_is_killed_at_whatever_moment(ledger: Ledger)
     print(f"{SEED}={seed}")  # noqa: T201 (whoever sees this test fail needs it)
     chance = random.Random(seed)  # noqa: S311 (chance, not secrets)
     jobs = Job.objects.bulk_create([Job() for _ in range(JOBS)])
-    settings = altered(SHORT_LEASE, process=CampaignProcess)
+    settings = altered({**SHORT_LEASE, **WAIT_FOR_A_BUSY_ONE}, process=CampaignProcess)
     with jobs_have(CampaignProcess), Fleet(2, lambda: worker(concurrency=2, settings=settings)) as fleet:
         for job, (action, keywords) in zip(jobs, KINDS * (JOBS // len(KINDS) + 1), strict=False):
             getattr(job.process, action)(**keywords)
