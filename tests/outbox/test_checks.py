@@ -24,7 +24,7 @@ from tests.flows import Bind, declare
 
 ROOT = Path(__file__).parents[2]
 #: Modules of the publishers' package that publish nothing.
-NO_PUBLISHERS = {"__init__", "local", "options", "egress"}
+NO_PUBLISHERS = {"__init__", "answers", "egress", "local", "options"}
 
 
 @pytest.fixture(autouse=True)
