@@ -57,11 +57,12 @@ class Gate(Protocol):
 
 class Companion(NamedTuple):
     """
-    Hold what a worker may keep running beside its children: how it lives, and what says that it could.
+    Hold what a worker may keep running beside its children: how it lives, what says that it could, and what it opens.
     """
 
     live: Callable[..., Any]
     check: Callable[[], None]
+    connections: Callable[[], int]
 
 
 _companions: dict[str, Companion] = {}
@@ -86,14 +87,16 @@ def register_contributor(
         _listeners[contributor] = after_write
 
 
-def register_companion(name: str, live: Callable[..., Any], check: Callable[[], None]) -> None:
+def register_companion(
+    name: str, live: Callable[..., Any], check: Callable[[], None], connections: Callable[[], int] = lambda: 1
+) -> None:
     """
     Let workers keep a process beside their children, in which ``live`` is called until SIGTERM.
 
     It is called with ``alias``, ``listen_alias``, ``grace`` in seconds and the worker's ``name``. ``check`` raises
-    ImproperlyConfigured for what could not work.
+    ImproperlyConfigured for what could not work; ``connections`` says how many of the database's it opens at most.
     """
-    _companions[name] = Companion(live, check)
+    _companions[name] = Companion(live, check, connections)
 
 
 def companion(name: str) -> Companion:

@@ -52,6 +52,7 @@ def test_worker_delivers_events_in_a_process_of_its_own() -> None:
         ask(ticket, "one", "two")
         until(is_all_sent())
         assert relay_of(running) in running.children()
+        assert "5 for the relay" in running.log
         running.term()
         status = running.wait()
 

@@ -32,6 +32,6 @@ class OutboxConfig(AppConfig):
         options.register()
         conf.validate()
         extension.register_contributor(rows_of, after_write=wake)
-        extension.register_companion("relay", running.accompany, running.check)
+        extension.register_companion("relay", running.accompany, running.check, running.sessions)
         checks.register()
         autodiscover_modules("subscribers")

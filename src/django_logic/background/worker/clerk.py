@@ -24,6 +24,7 @@ from django_logic.background.worker.board import Board
 from django_logic.background.worker.plan import WorkerPlan
 from django_logic.clock import FromNow
 from django_logic.databases import close_databases
+from django_logic.extension import companion
 from django_logic.listener import Listener
 from django_logic.wakeup import WORK
 
@@ -179,9 +180,11 @@ class Clerk:
         """
         connection = connections[self.plan.alias]
         listening = 1 if self.listener.is_possible else 0
-        budget = self.plan.concurrency + 2 + listening
+        companions = {name: companion(name).connections() for name in self.plan.companions}
+        budget = self.plan.concurrency + 2 + listening + sum(companions.values())
         text = f"{self.plan.concurrency} for attempts, 1 for accounts, 1 for upkeep"
         text += ", 1 to listen" if listening else ""
+        text += "".join(f", {count} for the {name}" for name, count in companions.items())
         logger.info("Up to %d database connections: %s", budget, text)
         if connection.vendor != "postgresql":
             return

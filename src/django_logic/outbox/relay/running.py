@@ -27,7 +27,7 @@ from django_logic.outbox.relay.lane import Lane
 from django_logic.outbox.relay.members import TICK, Ear, Keeper, Upkeep
 from django_logic.wakeup import EVENTS, wakeup_pipe
 
-__all__ = ["Relay", "RelayPlan", "accompany", "check"]
+__all__ = ["Relay", "RelayPlan", "accompany", "check", "sessions"]
 
 logger = logging.getLogger("django-logic.relay")
 
@@ -170,3 +170,11 @@ def check() -> None:
         raise ImproperlyConfigured("DJANGO_LOGIC['OUTBOX_RELAY'] is 'none': somebody else delivers events. Use 'own'.")
     for name in destinations.names():
         destinations.make_publisher(name)
+
+
+def sessions() -> int:
+    """
+    Return how many database connections a relay opens at most: one for each destination, and those of `members`, of
+    which who hears of events has a second one to prove the first.
+    """
+    return len(destinations.names()) + 4
