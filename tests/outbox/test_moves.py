@@ -14,7 +14,7 @@ from django_logic.bulk import bulk_transition
 from django_logic.outbox import PayloadRefused, payload, relay, subscribe
 from django_logic.outbox.models import OutboxDelivery, OutboxMessage
 from django_logic.outbox.subscribers import forget
-from tests.app.models import Ticket
+from tests.app.models import Loose, Ticket
 from tests.flows import Bind, declare
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,6 +61,19 @@ def test_move_writes_one_message_with_everything_a_reader_needs(bind: Bind, tick
         "reason": "dispatched",
         "occurred_at": change.occurred_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     } == message.payload
+
+
+def test_move_to_no_state_is_told_as_json_says_it(bind: Bind) -> None:
+    """
+    A state that is NULL is null in the topic as in the payload.
+    """
+    bind(declare(Transition("clear", ["set"], None)), Loose)
+    loose = Loose.objects.create(state="set")
+
+    loose.flow.clear()
+
+    message = OutboxMessage.objects.get()
+    assert (message.topic, message.payload["to"]) == ("loose.null", None)
 
 
 def test_relay_delivers_to_subscribers_once_in_order(bind: Bind, ticket: Ticket) -> None:

@@ -23,6 +23,8 @@ WRONG: dict[str, list[Any]] = {
         {"": {"BACKEND": BACKEND}},
         {"a,b": {"BACKEND": BACKEND}},
         {"x" * 101: {"BACKEND": BACKEND}},
+        {"a ": {"BACKEND": BACKEND}},
+        {"a": {"BACKEND": BACKEND}, "A": {"BACKEND": BACKEND}},
         {"a": BACKEND},
         {"a": {}},
         {"a": {"BACKEND": BACKEND, "TOPIC": ["t"]}},

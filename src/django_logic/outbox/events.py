@@ -43,7 +43,8 @@ def topic_of(column: Column, event: Any, what: Any) -> Told | None:
     """
     if event is False:
         return None
-    default = f"{column.model_name}.{as_text(what)}"
+    text = as_text(what)
+    default = f"{column.model_name}.{'null' if text is None else text}"  # as the payload has it
     if callable(event):
         topic = getattr(event, "event_topic", "") or default
         return Told(topic=topic, schema=getattr(event, "event_schema", ""), build=event)

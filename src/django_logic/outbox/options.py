@@ -56,9 +56,11 @@ def publishers_rule(value: Any) -> str | None:
     """
     if not isinstance(value, Mapping) or not value:
         return 'expected {"name": {"BACKEND": "dotted.path", "OPTIONS": {…}, "TOPICS": ["order.*"]}}'
+    if len({str(name).casefold() for name in value}) < len(value):
+        return "expected names that differ in more than capitals, which some databases don't tell apart"
     for name, entry in value.items():
-        if not isinstance(name, str) or not name.strip() or "," in name or len(name) > LONGEST_NAME:
-            return f"expected names of at most {LONGEST_NAME} characters without commas"
+        if not isinstance(name, str) or not name or name.strip() != name or "," in name or len(name) > LONGEST_NAME:
+            return f"expected names of at most {LONGEST_NAME} characters without commas, or blanks at their ends"
         if not isinstance(entry, Mapping) or not isinstance(entry.get("BACKEND"), str):
             return f"expected a dict with the dotted path of a publisher as BACKEND under {name!r}"
         if any(key not in KEYS_OF_A_PUBLISHER for key in entry):
