@@ -59,16 +59,17 @@ def test_rest_of_a_killed_relay_is_delivered_within_its_lease(gate: Gate) -> Non
 
 def test_event_that_takes_longer_than_a_lease_is_told_once() -> None:
     """
-    While its subscriber works, the relay renews the lease: no other one begins the same anew, and its mark counts.
+    While its subscriber works, the relay renews the lease: no other one begins the same anew, nor what arrived before
+    it, and the marks count.
     """
     (ticket,) = tickets(1)
-    ask(ticket, "sleep 3.5", "two")
+    ask(ticket, "one", "sleep 3.5", "three")
 
     with relay(*OFTEN, logic=SHORTEST), relay(*OFTEN, logic=SHORTEST):
         until(is_all_sent())
 
-    assert sequences(ticket.pk) == [1, 2]
-    assert [row.attempts for row in deliveries(ticket)] == [1, 1]
+    assert sequences(ticket.pk) == [1, 2, 3]
+    assert [row.attempts for row in deliveries(ticket)] == [1, 1, 1]
 
 
 def test_relays_that_are_killed_all_the_time_lose_nothing() -> None:
