@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from django_logic.clock import FromNow
 from django_logic.outbox.models import DeliveryState, OutboxDelivery, OutboxMessage
 from django_logic.outbox.publishers import Fate, dead, failed
+from django_logic.outbox.relay import claim as claiming
 from django_logic.outbox.relay import mark
 from django_logic.outbox.relay.claim import claim
 from django_logic.outbox.relay.lane import Lane
@@ -287,6 +288,19 @@ def test_claim_begins_behind_a_key_and_ends_where_it_says(only_postgres: None) -
     assert first.end == ("", "b")
     assert set(second.runs) == {("", "c"), ("", "d")}
     assert not claim("default", SUBSCRIBERS, after=second.end)
+
+
+def test_due_key_behind_many_that_are_not_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    However many keys wait, those behind them that are due are claimed, by their heads.
+    """
+    monkeypatch.setattr(claiming, "FIRST_LOOK", 2)
+    *waiting, due, _follower, other = write(*"abcdefg", "h", "h", "i")
+    change(*waiting, next_attempt_at=FromNow(60))
+
+    claimed = claim("default", SUBSCRIBERS, run=1)
+
+    assert rows_of(claimed) == [[due], [other]]
 
 
 def test_relay_comes_back_to_the_first_key(only_postgres: None) -> None:

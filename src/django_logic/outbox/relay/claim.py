@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from django.db import connections, transaction
+from django.db import connections, models, transaction
 from django.db.models import F, Min, Q
 
 from django_logic.clock import FromNow
@@ -30,8 +30,11 @@ __all__ = ["BEGINNING", "Claim", "Item", "Place", "claim"]
 
 #: The app and model, and the key, that name one order.
 Place = tuple[str, str]
+Deliveries = models.QuerySet[OutboxDelivery]
 #: Before any key.
 BEGINNING: Place = ("", "")
+#: How many keys are looked at together where no statement walks them: at first, and at most.
+FIRST_LOOK, LONGEST_LOOK = 500, 8000
 #: The states a row may be claimed in, once it is due; a leased one is due when its lease is over.
 CLAIMABLE = (DeliveryState.PENDING, DeliveryState.LEASED)
 
@@ -203,16 +206,11 @@ def claim_by_orm(alias: str, values: dict[str, Any], after: Place, keys: int) ->
     Shape: what was leased, and the last of its keys.
     """
     rows = OutboxDelivery.objects.using(alias).filter(destination=values["destination"], is_open=True)
-    firsts = rows.order_by().values("aggregate", "key").annotate(first=Min("id")).values("first")
     due = rows.filter(state__in=CLAIMABLE, next_attempt_at__lte=FromNow())
-    behind = Q(aggregate__gt=after[0]) | Q(aggregate=after[0], key__gt=after[1])
     with transaction.atomic(using=alias):
         if not connections[alias].features.has_select_for_update:
             take_write_lock(OutboxDelivery, alias)
-        heads = due.filter(behind, pk__in=firsts).order_by("aggregate", "key", "id")[:keys]
-        if connections[alias].features.has_select_for_update_skip_locked:
-            heads = heads.select_for_update(skip_locked=True)
-        pks = together(heads.values_list("id", "state"))
+        pks = together(due_heads(rows, due, after, keys))
         due.filter(pk__in=pks).update(
             state=DeliveryState.LEASED,
             lease_token=values["token"],
@@ -226,6 +224,30 @@ def claim_by_orm(alias: str, values: dict[str, Any], after: Place, keys: int) ->
     last = next((row for row in found if row.pk == pks[-1]), None)
     end = BEGINNING if last is None else (last.aggregate, last.key)
     return [item_of(row, messages.get(row.message_id)) for row in found], end
+
+
+def due_heads(rows: Deliveries, due: Deliveries, after: Place, keys: int) -> list[tuple[int, str]]:
+    """
+    Return the ids and states of due rows that are the oldest open ones of their keys, in the order of these, locked.
+    """
+    look = FIRST_LOOK
+    while firsts := oldest_of_keys(rows, after, look):
+        heads = due.filter(pk__in=[first for _aggregate, _key, first in firsts])
+        if connections[rows.db].features.has_select_for_update_skip_locked:
+            heads = heads.select_for_update(skip_locked=True)
+        if found := list(heads.order_by("aggregate", "key", "id").values_list("id", "state")[:keys]):
+            return found
+        after, look = firsts[-1][:2], min(2 * look, LONGEST_LOOK)
+    return []
+
+
+def oldest_of_keys(rows: Deliveries, after: Place, count: int) -> list[tuple[str, str, int]]:
+    """
+    Return the next keys with their oldest rows, which an index alone answers.
+    """
+    behind = Q(aggregate__gt=after[0]) | Q(aggregate=after[0], key__gt=after[1])
+    keys = rows.filter(behind).order_by("aggregate", "key").values_list("aggregate", "key")
+    return list(keys.annotate(first=Min("id"))[:count])
 
 
 def together(heads: Iterable[tuple[int, str]]) -> list[int]:
