@@ -43,13 +43,8 @@ def wake(alias: str) -> None:
     """
     Wake the relays of a database after the commit.
     """
-    connection = connections[alias]
-    if connection.vendor != "postgresql":
-        return
-    if connection.in_atomic_block or not connection.get_autocommit():
+    if connections[alias].vendor == "postgresql":
         once_after_commit(alias, Wake(alias))
-    else:
-        Wake(alias)()
 
 
 def looks(longest: float) -> Iterator[float]:
