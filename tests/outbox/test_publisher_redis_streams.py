@@ -659,6 +659,7 @@ def test_tls_comes_with_the_url_and_the_options(
         ("maxlen", {"maxlen": True}),
         ("maxlen", {"maxlen": "100"}),
         ("timeout", {"timeout": 0}),
+        ("timeout", {"timeout": 10**400}),
         ("timeout", {"timeout": None}),
         ("connection", {"connection": ["ssl"]}),
         ("connection", {"connection": {"pasword": "x"}}),

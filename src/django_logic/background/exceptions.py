@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from django_logic.exceptions import DjangoLogicException
-from django_logic.numbers import LONGEST_WAIT
+from django_logic.numbers import duration
 
 __all__ = [
     "AttemptFailed",
@@ -60,7 +60,7 @@ class Snooze(Exception):
     """
 
     def __init__(self, seconds: Any, reason: str = "") -> None:
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST_WAIT:
+        if duration()(seconds):
             raise ValueError(f"Snooze takes a number of seconds from 0 to a hundred years; found {seconds!r}.")
         super().__init__(seconds, reason)
         self.seconds = float(seconds)

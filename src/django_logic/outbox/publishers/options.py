@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from django_logic.numbers import duration
 from django_logic.outbox.event import Event
 
 __all__ = ["name_for", "pattern", "pieces", "refusal", "seconds", "text"]
@@ -36,11 +37,11 @@ def text(publisher: str, option: str, value: object) -> str:
     return value
 
 
-def seconds(publisher: str, option: str, value: object) -> float:
+def seconds(publisher: str, option: str, value: Any) -> float:
     """
     Return a span of time in seconds.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+    if duration(above=0)(value):
         raise refusal(publisher, option, value, "a number of seconds above 0")
     return float(value)
 
